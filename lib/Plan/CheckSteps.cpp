@@ -395,8 +395,9 @@ private:
                   most / mesh.size(step.axis()));
     if (!rows.ids())
       return fail("has rows without ids");
-    if (isCuda(plan))
-      return fail("has rows, which processors exchange; the backend is cuda");
+    if (step.chunk() / rows.width() > most)
+      return fail("has blocks of ", step.chunk() / rows.width(),
+                  " rows, at most ", most, " are supported");
     return Status::success();
   }
 

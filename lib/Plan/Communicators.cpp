@@ -19,6 +19,7 @@
 #include "plait/Support/Collectives.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -27,12 +28,41 @@
 using namespace plait;
 using namespace plait::plan;
 
+bool plan::exchangesRows(const fb::Plan &plan) {
+  for (const fb::Program *program : *plan.programs())
+    for (uint32_t i = 0; i < length(program->functions()); ++i) {
+      const auto *steps = program->functions()->Get(i)->steps();
+      for (uint32_t k = 0; k < length(steps); ++k)
+        if (const auto *collective = steps->Get(k)->step_as_CollectiveStep();
+            collective && collective->rows())
+          return true;
+    }
+  return false;
+}
+
+RowStaging plan::stageRows(int64_t rows, uint64_t rowBytes, int64_t members,
+                           int64_t choices) {
+  double even = getRowShare(members, choices) * double(rows);
+  RowStaging staging;
+  staging.rows = std::clamp<int64_t>(int64_t(std::ceil(1.25 * even)), 1, rows);
+  // Lists behind it begin where 16 bytes may be copied at once.
+  staging.packed = (uint64_t(members * staging.rows) * rowBytes + 15) / 16 * 16;
+  staging.lists = uint64_t(2 * members * rows) * sizeof(int32_t);
+  staging.counts = uint64_t(2 * members) * sizeof(int32_t);
+  return staging;
+}
+
 /// Blocks of one member are contiguous in the tensor only without outer and
 /// middle dimensions; else a backend whose library wants contiguous blocks
 /// copies them, or has a few outer blocks moved one by one.
 uint64_t plan::packedBytesOf(const fb::CollectiveStep &step, size_t members) {
   if (members == 1)
     return 0;
+  if (const fb::RowSelection *rows = step.rows())
+    return stageRows(step.chunk() / rows->width(),
+                     uint64_t(rows->width()) * elementBytes(step.dtype()),
+                     int64_t(members), rows->choices())
+        .bytes();
   CollectiveKind kind = kindOf(step);
   const CollectiveFacts &facts = getFacts(kind);
   int64_t most = kind == CollectiveKind::AllToAll ? 1 : kMostGrouped;

@@ -9,6 +9,7 @@
 
 #include "plait/Configuration/Compressors.h"
 #include "plait/Configuration/Mesh.h"
+#include "plait/Plan/Communicators.h"
 #include "plait/Plan/Scalars.h"
 
 #include <algorithm>
@@ -219,14 +220,6 @@ static bool hasSinks(const fb::Plan &plan) {
   });
 }
 
-/// Rows of experts that ranks exchange.
-static bool hasRows(const fb::Plan &plan) {
-  return anyStep(plan, [](const fb::Step *step) {
-    const fb::CollectiveStep *collective = step->step_as_CollectiveStep();
-    return collective && collective->rows();
-  });
-}
-
 std::span<const Feature> plan::getFeatures() {
   static constexpr Feature features[] = {
       // Who does not know them loses nothing but what they say.
@@ -275,8 +268,8 @@ std::span<const Feature> plan::getFeatures() {
       {"ActionList.mixing", 3, hasExchanges},
       {"AttentionStep.soft_cap", 4, hasSoftCaps},
       {"AttentionStep.sinks", 4, hasSinks},
-      {"CollectiveStep.rows", 5, hasRows},
-      {"RowSelection", 5, hasRows},
+      {"CollectiveStep.rows", 5, exchangesRows},
+      {"RowSelection", 5, exchangesRows},
       {"OuterRule.fragments", 4, hasFragments},
       {"OuterRule.delay", 4, hasFragments},
       {"OuterRule.mix", 4, hasFragments},

@@ -17,6 +17,7 @@
 #include "PlanSummary.h"
 #include "TextOutput.h"
 #include "plait/Configuration/Mixing.h"
+#include "plait/Plan/Communicators.h"
 #include "plait/Plan/CompileSettings.h"
 #include "plait/Plan/Container.h"
 #include "plait/Plan/Defaults.h"
@@ -167,26 +168,12 @@ static void showMixing(const fb::Plan &plan) {
   std::cout << format("%.4f\n", getContraction(*period, outer.sites));
 }
 
-/// Whether ranks exchange rows of experts in some step.
-static bool exchangesRows(const fb::Plan &plan) {
-  for (const fb::Program *program : *plan.programs())
-    for (uint32_t i = 0; i < plan::length(program->functions()); ++i) {
-      const auto *steps = program->functions()->Get(i)->steps();
-      for (uint32_t k = 0; k < plan::length(steps); ++k)
-        if (const auto *collective = steps->Get(k)->step_as_CollectiveStep();
-            collective && collective->rows())
-          return true;
-    }
-  return false;
-}
-
-/// Shows what ranks of ep exchange around experts, where that is a choice.
+/// Shows what ranks of ep exchange around experts.
 static void showExperts(const fb::Plan &plan) {
   for (const fb::MeshAxis *axis : *plan.mesh())
-    if (axis->name()->str() == getFacts(Axis::EP).name && axis->size() > 1 &&
-        plan::backendOf(plan) == "cpu")
+    if (axis->name()->str() == getFacts(Axis::EP).name && axis->size() > 1)
       std::cout << ", expert-exchange "
-                << (exchangesRows(plan) ? "rows" : "tokens");
+                << (plan::exchangesRows(plan) ? "rows" : "tokens");
 }
 
 /// Shows what a step is, and how it is spread.

@@ -37,9 +37,28 @@ inline constexpr uint64_t kMostBatched = 1 << 20;
 std::vector<uint32_t> batchGathers(const RankGrid &mesh, uint32_t rank,
                                    const fb::Function &function);
 
+/// Whether ranks exchange rows of experts in some step.
+bool exchangesRows(const fb::Plan &plan);
+
+/// How a backend stages rows of experts whose library wants to know how many
+/// are sent.
+struct RowStaging {
+  int64_t rows;    // of each pair of members at a time
+  uint64_t packed; // bytes of what is sent at a time, and of what is received
+  uint64_t lists;  // bytes: the numbers of the rows of all pairs, both ways
+  uint64_t counts; // bytes: how many each of the lists has
+
+  uint64_t bytes() const { return 2 * packed + lists + counts; }
+};
+
+/// Stages a quarter more than even routing sends of blocks of `rows` rows: what
+/// a pair has beyond that it sends in further rounds.
+RowStaging stageRows(int64_t rows, uint64_t rowBytes, int64_t members,
+                     int64_t choices);
+
 /// Returns the bytes that a backend packs for `step`, which has `members`
-/// members: of one tensor of blocks, in an exchange of two. 0: blocks are
-/// contiguous.
+/// members: of one tensor of blocks, in an exchange of two; of rows of experts
+/// what it stages. 0: blocks are contiguous.
 uint64_t packedBytesOf(const fb::CollectiveStep &step, size_t members);
 
 /// Returns the channel of each message. Messages of one channel, source and

@@ -92,6 +92,11 @@ double elementBytes(Precision precision);
 double collectiveSeconds(CollectiveKind kind, double bytes, Group group,
                          const Cluster &cluster);
 
+/// The same of a gather or scatter of rows of experts, of which `bytes` move
+/// with even routing.
+double rowsSeconds(CollectiveKind kind, double bytes, Group group,
+                   const Cluster &cluster);
+
 /// All-reduces of a group as a straight line, for who needs no more than that.
 struct Line {
   double latency = 0;   // seconds of the shortest

@@ -99,6 +99,8 @@ struct Operation {
   CollectiveKind collective = CollectiveKind::AllReduce;
   Axis axis = Axis::TP;
   double collectivePerSequence = 0, collectiveFixed = 0;
+  /// Whether that is some rows, which the ranks' experts take.
+  bool movesRows = false;
 
   /// The tensors that the backward pass has from before and reads here first.
   Saved taken;

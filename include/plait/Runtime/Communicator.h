@@ -169,12 +169,10 @@ public:
 
   /// A gather that leaves zeros for rows of which this member has no expert,
   /// and a scatter that takes each row from the member that has its expert.
-  /// All members have the same ids. Between processors; others fail.
+  /// All members have the same ids.
   virtual Status moveRows(const std::byte *input, std::byte *output,
                           const CollectiveShape &shape,
-                          const RowChoice &choice) {
-    return fail("rows of experts are exchanged between processors only");
-  }
+                          const RowChoice &choice) = 0;
 
   /// The one of `kind`; those that only move data have no `reduction`.
   Status run(CollectiveKind kind, const std::byte *input, std::byte *output,

@@ -185,6 +185,7 @@ Measurer::makeCollective(dist::CollectiveOpInterface op) const {
     int64_t output = ::plait::detail::countElements(op->getResult(0));
     share *=
         getRowShare(std::max(input / output, output / input), rows->choices);
+    result.movesRows = true;
   }
   result.collectivePerSequence = share * double(op.countElements());
   return result;
@@ -206,6 +207,33 @@ makeOwnCopy(Operation *op, const planner::Operation &collective) {
                    countElements(combine.getType());
   copy.elementsPerSequence = 2 * collective.collectivePerSequence / members;
   return copy;
+}
+
+/// The rows of other ranks' experts among those of a grouped matmul, which are
+/// zeros in its result.
+static std::optional<planner::Operation>
+makeZeros(Operation *op, const planner::Operation &matmul) {
+  auto grouped = dyn_cast<nn::GroupedMatmulOp>(op);
+  if (!grouped || grouped.makesMatrices())
+    return std::nullopt;
+  double others = countElements(grouped.getType()) -
+                  double(matmul.batch) * double(matmul.m) * double(matmul.n);
+  if (others <= 0)
+    return std::nullopt;
+  planner::Operation zeros;
+  zeros.kind = OperationKind::Kernel;
+  zeros.name = matmul.name;
+  zeros.pass = matmul.pass;
+  zeros.again = matmul.again;
+  zeros.elementsPerSequence = others;
+  return zeros;
+}
+
+/// Makes what comes with `operation`, which `op` is: a copy, or zeros.
+static std::optional<planner::Operation>
+makeCompanion(Operation *op, const planner::Operation &operation) {
+  std::optional<planner::Operation> copy = makeOwnCopy(op, operation);
+  return copy ? copy : makeZeros(op, operation);
 }
 
 /// The operation that `op` is, or none: reads and stores are part of others.
@@ -528,8 +556,8 @@ planner::Block Measurer::measure(func::FuncOp forward,
         join(block.operations.front(), *operation, passedOn->getResult(0));
       else
         block.operations.push_back(*operation);
-      if (auto copy = makeOwnCopy(&op, *operation))
-        block.operations.push_back(std::move(*copy));
+      if (auto companion = makeCompanion(&op, *operation))
+        block.operations.push_back(std::move(*companion));
     }
   SmallVector<Operation *> found = findWeightGradients(backward);
   llvm::SetVector<Operation *> delayed(found.begin(), found.end());
@@ -546,10 +574,11 @@ planner::Block Measurer::measure(func::FuncOp forward,
                                               : planner::Pass::BackwardInput;
       operation->again = isa<nn::AttentionOp>(op);
       reads.give(*operation, delayed.contains(&op));
-      std::optional<planner::Operation> copy = makeOwnCopy(&op, *operation);
+      std::optional<planner::Operation> companion =
+          makeCompanion(&op, *operation);
       block.operations.push_back(std::move(*operation));
-      if (copy)
-        block.operations.push_back(std::move(*copy));
+      if (companion)
+        block.operations.push_back(std::move(*companion));
     }
   }
   // With full recomputation a block keeps nothing but these.

@@ -75,16 +75,25 @@ static double gemmSeconds(const fb::GemmStep &step, const Device &device) {
 }
 
 /// Counts as a GEMM for each expert, of as many rows as if all had equally
-/// many.
+/// many. Rows of other ranks' experts are zeros in the result.
 static double groupedGemmSeconds(const fb::GroupedGemmStep &step,
+                                 const plan::RankGrid &mesh,
                                  const Device &device) {
-  int64_t each = (step.rows() + step.experts() - 1) / step.experts();
+  int64_t all = step.limit() ? step.limit() : step.experts();
+  for (uint32_t i = 0; !step.limit() && i < length(step.first_expert()); ++i)
+    if (int32_t axis = step.first_expert()->Get(i)->axis(); axis >= 0)
+      all *= mesh.size(uint32_t(axis));
+  int64_t each = (step.rows() + all - 1) / all;
   bool makes = step.kind() == fb::GroupedKind::Matrices;
   Matmul matmul = {step.experts(), makes ? step.k() : each, step.n(),
                    makes ? each : step.k()};
   matmul.rowAlignment = getLowestBit(uint64_t(step.k() | step.n()));
   double passes = 1 + (step.accumulate() != fb::Accumulate::Overwrite);
-  return productSeconds(matmul, step.dtype(), step.c_dtype(), passes, device);
+  int64_t zeros = makes ? 0 : step.rows() - step.experts() * each;
+  double bytes = double(std::max<int64_t>(zeros, 0)) * double(step.n()) *
+                 double(plan::elementBytes(step.c_dtype()));
+  return productSeconds(matmul, step.dtype(), step.c_dtype(), passes, device) +
+         memoryCost(bytes, device).seconds;
 }
 
 /// The step names its queries and all keys, from which follows among how many
@@ -167,7 +176,8 @@ static double collectiveStepSeconds(const fb::CollectiveStep &step,
   if (cluster.sites && step.axis() == mesh.sitesAxis())
     return siteCollectiveSeconds(kind, bytes, group.ranks,
                                  mesh.ranks() / mesh.sites(), cluster);
-  return collectiveSeconds(kind, bytes, group, cluster) +
+  auto seconds = step.rows() ? rowsSeconds : collectiveSeconds;
+  return seconds(kind, bytes, group, cluster) +
          ownCopySeconds(step, bytes, group.ranks, cluster.device);
 }
 
@@ -196,7 +206,7 @@ double planner::stepSeconds(const fb::Step &step, const plan::RankGrid &mesh,
   if (const auto *gemm = step.step_as_GemmStep())
     return gemmSeconds(*gemm, device);
   if (const auto *grouped = step.step_as_GroupedGemmStep())
-    return groupedGemmSeconds(*grouped, device);
+    return groupedGemmSeconds(*grouped, mesh, device);
   if (const auto *attention = step.step_as_AttentionStep())
     return attentionStepSeconds(*attention, device);
   if (const auto *collective = step.step_as_CollectiveStep())

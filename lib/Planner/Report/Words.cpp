@@ -85,7 +85,7 @@ std::string planner::describeTrust(const ReportInput &input) {
 /// believed.
 std::string planner::describeExperts(const ReportInput &input) {
   const Configuration &pick = input.result.configuration;
-  if (pick.mesh[Axis::EP] == 1 || !input.cluster.device.isProcessor)
+  if (pick.mesh[Axis::EP] == 1)
     return "";
   return "ranks of ep exchange " + print(pick.expertExchange) +
          " (expert-exchange)";

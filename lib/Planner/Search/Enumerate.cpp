@@ -84,21 +84,6 @@ bool planner::makesRoom(Offload offload, const Device &device) {
   return helps(offload.optimizer) && helps(offload.activations);
 }
 
-/// Who sends rows has to read which experts were chosen.
-static Status restrictExchange(std::vector<ExpertExchange> &choices,
-                               const std::optional<ExpertExchange> &pin,
-                               const SearchSpace &space,
-                               const Cluster &cluster) {
-  if (!cluster.device.isProcessor) {
-    if (pin.value_or(ExpertExchange::Tokens) == ExpertExchange::Rows)
-      return fail("rows of experts are exchanged between processors only "
-                  "(`expert-exchange` rows), but ",
-                  cluster.name, " is of GPUs; expected tokens");
-    std::erase(choices, ExpertExchange::Rows);
-  }
-  return restrict(choices, pin, "expert-exchange", space);
-}
-
 /// What is pinned can be in any space. Ranks of a processor have no other
 /// memory, and what is not known cannot be costed. Nothing has to be a choice
 /// where there is any: the search relies on it.
@@ -234,8 +219,8 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
                                  space));
   PLAIT_RETURN_IF_ERROR(restrict(choices.contextParallel, pins.contextParallel,
                                  "context-parallel", space));
-  PLAIT_RETURN_IF_ERROR(restrictExchange(choices.expertExchange,
-                                         pins.expertExchange, space, cluster));
+  PLAIT_RETURN_IF_ERROR(restrict(choices.expertExchange, pins.expertExchange,
+                                 "expert-exchange", space));
   PLAIT_RETURN_IF_ERROR(
       restrictOffload(choices.offload, pins.offload, space, cluster, training));
   PLAIT_RETURN_IF_ERROR(restrict(names, pins.schedule, "schedule", space));

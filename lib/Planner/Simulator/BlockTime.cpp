@@ -70,8 +70,8 @@ Cost BlockTimer::makeCost(const Operation &op) const {
 double BlockTimer::collectiveSecondsOf(const Operation &op, int pieces) const {
   double bytes = op.collectiveElements(context.sequences()) *
                  elementBytes(options.precision) / pieces;
-  return collectiveSeconds(op.collective, bytes, context.group(op.axis),
-                           context.cluster);
+  auto seconds = op.movesRows ? rowsSeconds : collectiveSeconds;
+  return seconds(op.collective, bytes, context.group(op.axis), context.cluster);
 }
 
 /// A pass that is computed again exchanges it again.

@@ -36,6 +36,18 @@ planner::countCommunicators(const Configuration &configuration, bool ties) {
   return made;
 }
 
+/// Returns the bytes that rows of experts are packed into on their way out and
+/// in: a quarter more than even routing moves, as plan::stageRows() has it, but
+/// for its lists.
+static double getStagedBytes(const Context &context) {
+  double most = 0;
+  for (const Block &block : context.work.blocks)
+    for (const Operation &op : block.operations)
+      if (op.movesRows)
+        most = std::max(most, op.collectiveElements(context.sequences()));
+  return 2 * 1.25 * most * elementBytes(context.training.precision);
+}
+
 double planner::getUnreservedBytes(const Context &context) {
   const Device &device = context.cluster.device;
   if (device.target.empty() ||
@@ -48,7 +60,8 @@ double planner::getUnreservedBytes(const Context &context) {
                         block.parameters.begin(), block.parameters.end(),
                         [](const ParameterGroup &group) { return group.tied; });
                   });
-  return double(getReserve(uint64_t(device.reservedBytes),
-                           countCommunicators(context.configuration, ties))) -
+  CommunicatorMemory made = countCommunicators(context.configuration, ties);
+  made.scratch = uint64_t(getStagedBytes(context));
+  return double(getReserve(uint64_t(device.reservedBytes), made)) -
          double(uint64_t(device.reservedBytes));
 }

@@ -15,7 +15,7 @@ namespace plait::planner {
 
 /// Counts what NCCL makes for the rank of `configuration` that has most of it:
 /// what plan::countCommunicators() finds in the plan, or more. What is packed
-/// only the plan knows. `ties`: whether a table has two ends.
+/// is not among it. `ties`: whether a table has two ends.
 CommunicatorMemory countCommunicators(const Configuration &configuration,
                                       bool ties);
 

@@ -24,6 +24,7 @@
 #include "NcclCommunicator.h"
 #include "NcclSplits.h"
 #include "WarmUp.h"
+#include "plait/Plan/Communicators.h"
 #include "plait/Plan/Ranks.h"
 #include "plait/Runtime/Rendezvous.h"
 
@@ -259,10 +260,25 @@ Result<Backend> createDevices(const fb::Plan &plan, const Driver &driver,
   return backend;
 }
 
-/// Adds `note` to what is said of libraries, once.
-Result<Backend> withNote(Backend backend, const std::string &note) {
-  if (backend.ranks.front() == 0 && !note.empty())
-    backend.libraries += "\n" + note;
+/// Whether steps are recorded between ranks that talk by NCCL: not where the
+/// host reads in their middle how many rows experts take.
+bool recordsSteps(const fb::Plan &plan, const ExecutorOptions &options) {
+  return options.cudaGraph && !plan::exchangesRows(plan);
+}
+
+/// Adds to what is said of libraries, once, how NCCL moves memory, if there is
+/// something to say, and why steps are not recorded although they were to be.
+Result<Backend> withNotes(Backend backend, const std::string &memory,
+                          const fb::Plan &plan,
+                          const ExecutorOptions &options) {
+  if (backend.ranks.front() != 0)
+    return backend;
+  if (!memory.empty())
+    backend.libraries += "\n" + memory;
+  if (options.cudaGraph && !recordsSteps(plan, options))
+    backend.libraries += "\nsteps are not recorded: in their middle the host "
+                         "reads how many rows experts take (`expert-exchange` "
+                         "rows)";
   return backend;
 }
 
@@ -331,7 +347,8 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
   if (!nccl.ok())
     return nccl.status();
   Capabilities capabilities = Capabilities::find();
-  PLAIT_RETURN_IF_ERROR(capabilities.checkLaunchOrder(plan, options.cudaGraph));
+  PLAIT_RETURN_IF_ERROR(
+      capabilities.checkLaunchOrder(plan, recordsSteps(plan, options)));
   std::vector<uint32_t> ranks = firstRanks(topology.ranks);
   auto backend =
       createDevices(plan, machine->driver, ranks, {ranks.begin(), ranks.end()},
@@ -341,8 +358,9 @@ runtime::createNcclThreadBackend(const fb::Plan &plan, const Topology &topology,
   PLAIT_RETURN_IF_ERROR(
       warmUpLibraries(plan, options, /*atOnce=*/true, *backend));
   auto note = connectNcclThreads(topology, options.timeLimit, backend->parts,
-                                 options.cudaGraph);
-  return note.ok() ? withNote(std::move(*backend), *note) : note.status();
+                                 recordsSteps(plan, options));
+  return note.ok() ? withNotes(std::move(*backend), *note, plan, options)
+                   : note.status();
 }
 
 /// The GPU is chosen by the number of the process on its host, as every
@@ -363,7 +381,8 @@ runtime::createNcclProcessBackend(const fb::Plan &plan,
   if (!nccl.ok())
     return nccl.status();
   Capabilities capabilities = Capabilities::find();
-  PLAIT_RETURN_IF_ERROR(capabilities.checkLaunchOrder(plan, options.cudaGraph));
+  PLAIT_RETURN_IF_ERROR(
+      capabilities.checkLaunchOrder(plan, recordsSteps(plan, options)));
   if (machine->devices > 1 && place.localIndex >= machine->devices)
     return fail("process ", place.localIndex,
                 " of this host has no GPU: ", machine->devices, " are there");
@@ -378,8 +397,9 @@ runtime::createNcclProcessBackend(const fb::Plan &plan,
       warmUpLibraries(plan, options, /*atOnce=*/false, *backend));
   auto note =
       connectNcclProcess(topology, options.timeLimit, *options.processes,
-                         backend->parts.front(), options.cudaGraph);
-  return note.ok() ? withNote(std::move(*backend), *note) : note.status();
+                         backend->parts.front(), recordsSteps(plan, options));
+  return note.ok() ? withNotes(std::move(*backend), *note, plan, options)
+                   : note.status();
 }
 
 Result<Backend> runtime::createCudaBackend(const fb::Plan &plan,

@@ -20,6 +20,7 @@
 #include "CudaThreadCommunicator.h"
 
 #include "Core/World.h"
+#include "ExpertRows.h"
 #include "ReduceKernels.h"
 #include "StepGraphs.h"
 #include "Wait.h"
@@ -53,6 +54,12 @@ struct CudaMessage {
 };
 using CudaWorld = World<CudaOperands, CudaMessage>;
 
+/// The kernels that groups on a GPU launch.
+struct GroupKernels {
+  std::shared_ptr<const ReduceKernels> sums;
+  std::shared_ptr<const ExpertRows> rows;
+};
+
 /// The collectives of one group, seen from one member. What differs between
 /// them is only what a member computes between the two rounds of events: always
 /// the part of the result that is its own to write, so that no two members
@@ -63,7 +70,7 @@ public:
   CudaThreadGroup(std::shared_ptr<CudaWorld> world,
                   std::shared_ptr<Meeting<CudaOperands>> meeting,
                   uint32_t index, CudaDevice &device, uint32_t number,
-                  const ReduceKernels &kernels)
+                  const GroupKernels &kernels)
       : world(std::move(world)), meeting(std::move(meeting)), index(index),
         number(number), stream(device.stream(number)), kernels(kernels) {}
 
@@ -91,7 +98,7 @@ public:
         params.outputs[j] = meeting->entries[j].output + begin * unit;
       params.outer = 1;
       params.chunk = std::min(count, begin + slice) - begin;
-      return kernels.launch(stream, params, reduction, shape.type);
+      return kernels.sums->launch(stream, params, reduction, shape.type);
     });
   }
 
@@ -108,7 +115,7 @@ public:
       params.outer = shape.outer;
       params.chunk = params.outputStride = shape.chunk;
       params.inputStride = members() * shape.chunk;
-      return kernels.launch(stream, params, reduction, shape.type);
+      return kernels.sums->launch(stream, params, reduction, shape.type);
     });
   }
 
@@ -139,6 +146,22 @@ public:
             {meeting->entries[j].input + index * from.block * bytes, from.outer,
              from.middle},
             bytes, shape.outer, shape.middle));
+      return Status::success();
+    });
+  }
+
+  /// Every member finds by the ids which rows of the others are its own: the
+  /// host need not know how many.
+  Status moveRows(const std::byte *input, std::byte *output,
+                  const CollectiveShape &shape,
+                  const RowChoice &choice) override {
+    RowExtents extents(shape, choice, members(), index);
+    return meet(input, output, [&] {
+      PLAIT_RETURN_IF_ERROR(
+          kernels.rows->clear(stream, extents, output, choice.ids));
+      for (int64_t j = 0; j < members(); ++j)
+        PLAIT_RETURN_IF_ERROR(kernels.rows->take(
+            stream, extents, j, output, meeting->entries[j].input, choice.ids));
       return Status::success();
     });
   }
@@ -194,7 +217,7 @@ private:
   int64_t index; // of this rank among the members
   uint32_t number;
   CudaStream &stream;
-  const ReduceKernels &kernels;
+  const GroupKernels &kernels;
 };
 
 /// One rank's end. Messages are copied by the receiver, on its stream, straight
@@ -203,8 +226,7 @@ private:
 class CudaThreadCommunicator : public Communicator {
 public:
   CudaThreadCommunicator(std::shared_ptr<CudaWorld> world, uint32_t rank,
-                         CudaDevice &device,
-                         std::shared_ptr<const ReduceKernels> kernels)
+                         CudaDevice &device, GroupKernels kernels)
       : world(std::move(world)), rank(rank), device(device),
         stream(device.stream()), kernels(std::move(kernels)) {}
 
@@ -231,7 +253,7 @@ public:
     meeting->entries[index].ready = std::move(*ready);
     meeting->entries[index].done = std::move(*done);
     return std::unique_ptr<Group>(std::make_unique<CudaThreadGroup>(
-        world, std::move(meeting), index, device, *number, *kernels));
+        world, std::move(meeting), index, device, *number, kernels));
   }
 
   Status post(uint32_t id, uint32_t target,
@@ -294,7 +316,7 @@ private:
   uint32_t rank;
   CudaDevice &device;
   CudaStream &stream; // transfers happen in stream 0
-  std::shared_ptr<const ReduceKernels> kernels;
+  GroupKernels kernels;
   // A message may be sent again in the next step with the same event: its last
   // use has been waited for by then, see awaitReceipt().
   std::map<uint32_t, CudaEvent> events; // of messages
@@ -312,7 +334,7 @@ Status connectDevices(const std::map<int, std::shared_ptr<CudaContext>> &gpus) {
 
 } // namespace
 
-/// 1. A communicator for each rank, all in one world, and the reductions loaded
+/// 1. A communicator for each rank, all in one world, and the kernels loaded
 ///    once a GPU.
 /// 2. Peers: kernels and copies use the memory of other GPUs by its address.
 /// 3. With `graphs`, one graph for all ranks, since their streams wait for each
@@ -322,7 +344,7 @@ Status runtime::connectCudaThreads(const Topology &topology,
                                    std::span<RankBackend> parts, bool graphs) {
   auto world = std::make_shared<CudaWorld>(topology.messages.size(), timeLimit);
   std::map<int, std::shared_ptr<CudaContext>> gpus;
-  std::map<int, std::shared_ptr<const ReduceKernels>> kernels;
+  std::map<int, GroupKernels> kernels;
   std::vector<CudaStream *> streams;
   // 1.
   for (uint32_t rank = 0; rank < parts.size(); ++rank) {
@@ -330,13 +352,13 @@ Status runtime::connectCudaThreads(const Topology &topology,
     CudaStream &stream = device.stream();
     streams.push_back(&stream);
     gpus.emplace(stream.context->ordinal, stream.context);
-    std::shared_ptr<const ReduceKernels> &loaded =
-        kernels[stream.context->ordinal];
-    if (!loaded) {
-      auto made = ReduceKernels::load(stream.context);
-      if (!made.ok())
-        return made.status();
-      loaded = *made;
+    GroupKernels &loaded = kernels[stream.context->ordinal];
+    if (!loaded.sums) {
+      auto sums = ReduceKernels::load(stream.context);
+      auto rows = ExpertRows::load(stream.context);
+      if (!sums.ok() || !rows.ok())
+        return sums.ok() ? rows.status() : sums.status();
+      loaded = {*sums, *rows};
     }
     parts[rank].communicator =
         std::make_unique<CudaThreadCommunicator>(world, rank, device, loaded);

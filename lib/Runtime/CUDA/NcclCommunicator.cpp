@@ -111,7 +111,7 @@ public:
       if (ranks.size() == 1 ||
           !std::binary_search(ranks.begin(), ranks.end(), rank))
         continue;
-      auto group = make(index, ranks.size());
+      auto group = make(index, ranks);
       if (!group.ok())
         return group.status();
       groups.emplace(index, std::move(*group));
@@ -131,13 +131,15 @@ public:
     auto ready = groups.extract(index);
     if (!ready.empty())
       return std::move(ready.mapped());
-    return make(index, ranks.size());
+    return make(index, ranks);
   }
 
   /// Memory to pack tensors into is allocated here, as a step allocates
   /// nothing; the plan says how many bytes its largest collective of this group
   /// needs.
-  Result<std::unique_ptr<Group>> make(uint32_t index, size_t members) {
+  Result<std::unique_ptr<Group>> make(uint32_t index,
+                                      std::span<const uint32_t> ranks) {
+    size_t members = ranks.size();
     bool packs = members > 1 && index < topology.packedBytes.size();
     auto scratch = DeviceMemory::allocate(
         device.stream().context, packs ? topology.packedBytes[index] : 0,
@@ -149,8 +151,10 @@ public:
       number = device.addStream();
     if (!number.ok())
       return number.status();
-    return createNcclGroup(owner, owner->group(index), members, device, *number,
-                           std::move(*scratch));
+    return createNcclGroup(owner, owner->group(index), int64_t(members),
+                           std::find(ranks.begin(), ranks.end(), rank) -
+                               ranks.begin(),
+                           device, *number, std::move(*scratch));
   }
 
   uint32_t streamOf(uint32_t id) const override {

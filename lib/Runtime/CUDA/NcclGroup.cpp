@@ -13,11 +13,17 @@
 //
 // A group of one rank has no communicator and copies.
 //
+// Who sends rows of experts is found where the ids are, and NCCL asks the host
+// how many there are: it reads the counts in the middle of a step, which
+// therefore is not recorded (CudaBackend.cpp).
+//
 //===----------------------------------------------------------------------===//
 
 #include "NcclGroup.h"
 
+#include "ExpertRows.h"
 #include "plait/Plan/Check.h"
+#include "plait/Plan/Communicators.h"
 
 #include <algorithm>
 #include <utility>
@@ -49,11 +55,15 @@ class NcclGroup : public Group {
 public:
   /// `comm` is null for a group of one rank.
   NcclGroup(std::shared_ptr<NcclRank> owner, ncclComm_t comm, int64_t members,
-            CudaDevice &device, uint32_t number,
+            int64_t index, CudaDevice &device, uint32_t number,
             std::shared_ptr<DeviceMemory> scratch)
       : owner(std::move(owner)), nccl(this->owner->library()), comm(comm),
-        members(members), device(device), number(number),
+        members(members), index(index), device(device), number(number),
         stream(device.stream(number)), scratch(std::move(scratch)) {}
+  ~NcclGroup() override {
+    if (counts && stream.context->use().ok())
+      stream.driver.cuMemFreeHost(counts);
+  }
 
   uint32_t streamNumber() const override { return number; }
 
@@ -161,6 +171,39 @@ public:
     return Status::success();
   }
 
+  /// 1. What is this member's own, and zeros for what nobody sends.
+  /// 2. Lists of what goes to others and comes from them. Both ends of a pair
+  ///    count by the same ids.
+  /// 3. Rounds of as many rows of each pair as are staged, until it has none
+  ///    left. Pairs do not wait for each other.
+  Status moveRows(const std::byte *input, std::byte *output,
+                  const CollectiveShape &shape,
+                  const RowChoice &choice) override {
+    RowExtents extents(shape, choice, members, index);
+    PLAIT_RETURN_IF_ERROR(prepareRows(extents));
+    PLAIT_RETURN_IF_ERROR(rows->clear(stream, extents, output, choice.ids));
+    PLAIT_RETURN_IF_ERROR(
+        rows->take(stream, extents, index, output, input, choice.ids));
+    if (!comm)
+      return Status::success();
+    plan::RowStaging staging = stage(extents);
+    std::byte *sent = scratch->data(), *received = sent + staging.packed;
+    auto *lists = reinterpret_cast<int32_t *>(received + staging.packed);
+    int32_t *counted = lists + staging.lists / sizeof(int32_t);
+    PLAIT_RETURN_IF_ERROR(
+        rows->list(stream, extents, lists, counted, choice.ids));
+    PLAIT_RETURN_IF_ERROR(readCounts(counted, staging.counts));
+    for (RowRound round = {0, staging.rows}; hasRows(round.first);
+         round.first += round.most) {
+      PLAIT_RETURN_IF_ERROR(
+          rows->pack(stream, extents, round, sent, input, lists, counted));
+      PLAIT_RETURN_IF_ERROR(exchangeRows(round, sent, received, extents.bytes));
+      PLAIT_RETURN_IF_ERROR(rows->unpack(stream, extents, round, output,
+                                         received, lists, counted));
+    }
+    return Status::success();
+  }
+
 private:
   /// A gather that has not been launched, of blocks of `bytes`.
   struct Gather {
@@ -217,6 +260,84 @@ private:
     });
   }
 
+  plan::RowStaging stage(const RowExtents &extents) const {
+    return plan::stageRows(extents.rows, uint64_t(extents.bytes), members,
+                           extents.choices);
+  }
+
+  /// Does in the first call, before there is a step, what needs memory or an
+  /// idle GPU: kernels are loaded, and each pair of members is connected, which
+  /// has rows to exchange at some later time.
+  Status prepareRows(const RowExtents &extents) {
+    if (comm && scratch->bytes() < stage(extents).bytes())
+      return fail("rows of experts need ", stage(extents).bytes(),
+                  " bytes to pack them into, the group has ", scratch->bytes());
+    if (rows)
+      return Status::success();
+    auto loaded = ExpertRows::load(stream.context);
+    auto event = CudaEvent::create(stream.driver);
+    if (!loaded.ok() || !event.ok())
+      return loaded.ok() ? event.status() : loaded.status();
+    void *made = nullptr;
+    PLAIT_RETURN_IF_ERROR(stream.driver.check(
+        stream.driver.cuMemHostAlloc(&made, 2 * members * sizeof(int32_t), 0),
+        "cuMemHostAlloc"));
+    counts = static_cast<int32_t *>(made);
+    areCounted = std::move(*event);
+    transfers.reserve(2 * members);
+    rows = *loaded;
+    return comm ? exchange(scratch->data(), scratch->data() + members, 1)
+                : Status::success();
+  }
+
+  /// Copies the counts to the host, which waits for them: for what the stream
+  /// was given before, and for nothing that other ranks do later.
+  Status readCounts(const int32_t *counted, uint64_t bytes) {
+    PLAIT_RETURN_IF_ERROR(stream.add([&] {
+      return stream.driver.check(stream.driver.cuMemcpyDtoHAsync(
+                                     counts,
+                                     reinterpret_cast<CUdeviceptr>(counted),
+                                     bytes, stream.handle()),
+                                 "cuMemcpyDtoHAsync");
+    }));
+    PLAIT_RETURN_IF_ERROR(stream.record(areCounted));
+    // The GPU does little before it is told more.
+    return owner->await([this] { return areCounted.happened(); },
+                        std::chrono::microseconds(0));
+  }
+
+  /// Whether this member sends or receives more than `first` rows of a pair.
+  bool hasRows(int64_t first) const {
+    for (int64_t j = 0; j < 2 * members; ++j)
+      if (j % members != index && counts[j] > first)
+        return true;
+    return false;
+  }
+
+  /// Sends and receives what the round has of each pair, all in one group of
+  /// calls.
+  Status exchangeRows(RowRound round, std::byte *sent, std::byte *received,
+                      int64_t rowBytes) {
+    transfers.clear();
+    for (int64_t j = 0; j < 2 * members; ++j) {
+      int64_t left = std::min(counts[j] - round.first, round.most);
+      bool sends = j < members;
+      std::byte *packed =
+          (sends ? sent : received) + j % members * round.most * rowBytes;
+      if (j % members != index && left > 0)
+        transfers.push_back(
+            {packed, uint64_t(left * rowBytes), int(j % members), sends});
+    }
+    return callForEach(
+        "an NCCL exchange", int64_t(transfers.size()), [&](int64_t i) {
+          auto [packed, bytes, peer, sends] = transfers[i];
+          return sends ? nccl.ncclSend(packed, bytes, ncclInt8, peer, comm,
+                                       stream.handle())
+                       : nccl.ncclRecv(packed, bytes, ncclInt8, peer, comm,
+                                       stream.handle());
+        });
+  }
+
   /// Issues `count` parts, launched together. The group has to be ended also
   /// after a failure, or the thread stays in it.
   template <typename Issue>
@@ -254,21 +375,35 @@ private:
   std::shared_ptr<NcclRank> owner;
   const Nccl &nccl;
   ncclComm_t comm;
-  int64_t members;
+  int64_t members, index;
   CudaDevice &device;
   uint32_t number;
   CudaStream &stream;
   std::shared_ptr<DeviceMemory> scratch;
   bool holds = false;
   std::vector<Gather> gathers; // not launched yet
+
+  /// A message of a round.
+  struct Transfer {
+    std::byte *packed;
+    uint64_t bytes;
+    int peer;
+    bool sends;
+  };
+  // Of rows of experts; null before the first.
+  std::shared_ptr<const ExpertRows> rows;
+  int32_t *counts = nullptr; // page-locked: to each member, then from each
+  CudaEvent areCounted;
+  std::vector<Transfer> transfers;
 };
 
 } // namespace
 
 std::unique_ptr<Group>
 runtime::createNcclGroup(std::shared_ptr<NcclRank> owner, ncclComm_t comm,
-                         int64_t members, CudaDevice &device, uint32_t number,
+                         int64_t members, int64_t index, CudaDevice &device,
+                         uint32_t number,
                          std::shared_ptr<DeviceMemory> scratch) {
-  return std::make_unique<NcclGroup>(std::move(owner), comm, members, device,
-                                     number, std::move(scratch));
+  return std::make_unique<NcclGroup>(std::move(owner), comm, members, index,
+                                     device, number, std::move(scratch));
 }

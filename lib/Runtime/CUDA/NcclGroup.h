@@ -16,12 +16,14 @@
 
 namespace plait::runtime {
 
-/// The group behind `comm` of `owner`, or, where that is null, a group of one
-/// rank. Its collectives happen in stream `number` of `device`; `scratch`,
-/// which is theirs alone, has room for the largest of them that must be packed.
+/// The group behind `comm` of `owner`, in which this rank is member `index`,
+/// or, where that is null, a group of one rank. Its collectives happen in
+/// stream `number` of `device`; `scratch`, which is theirs alone, has room for
+/// the largest of them that must be packed.
 std::unique_ptr<Group> createNcclGroup(std::shared_ptr<NcclRank> owner,
                                        ncclComm_t comm, int64_t members,
-                                       CudaDevice &device, uint32_t number,
+                                       int64_t index, CudaDevice &device,
+                                       uint32_t number,
                                        std::shared_ptr<DeviceMemory> scratch);
 
 } // namespace plait::runtime

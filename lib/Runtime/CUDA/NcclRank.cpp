@@ -16,7 +16,6 @@
 
 #include "NcclRank.h"
 
-#include "Wait.h"
 #include "plait/Runtime/Communicator.h"
 
 #include <cstdio>
@@ -164,14 +163,19 @@ Status NcclRank::awaitStream() {
 
 /// Asks the GPU, the patience and, more rarely, NCCL: an error that NCCL
 /// notices in the background would otherwise show as a time limit only.
-Status NcclRank::await(const std::function<Result<bool>()> &isDone) {
+Status NcclRank::await(const std::function<Result<bool>()> &isDone,
+                       std::chrono::microseconds glance) {
   uint32_t glances = 0;
-  Status status = waitUntil(isDone, [&](auto since) {
-    // NCCL is asked about once in ten milliseconds.
-    constexpr uint32_t rarely = 128;
-    PLAIT_RETURN_IF_ERROR(patience->check(since));
-    return glances++ % rarely ? Status::success() : check();
-  });
+  Status status = waitUntil(
+      isDone,
+      [&](auto since) {
+        // NCCL is asked about once in ten milliseconds, or more often where
+        // nobody sleeps.
+        constexpr uint32_t rarely = 128;
+        PLAIT_RETURN_IF_ERROR(patience->check(since));
+        return glances++ % rarely ? Status::success() : check();
+      },
+      glance);
   status = patience->blame(status);
   if (!status.ok())
     stop(); // or the GPU would wait for ever

@@ -24,6 +24,7 @@
 #include "CudaGraph.h"
 #include "NcclComms.h"
 #include "RankStates.h"
+#include "Wait.h"
 
 #include <functional>
 #include <thread>
@@ -68,8 +69,10 @@ public:
 
   /// A failure that NCCL has noticed in the background.
   Status check();
-  /// Returns when `isDone` says so; stops after a failure.
-  Status await(const std::function<Result<bool>()> &isDone);
+  /// Returns when `isDone` says so; stops after a failure. `glance` as in
+  /// waitUntil().
+  Status await(const std::function<Result<bool>()> &isDone,
+               std::chrono::microseconds glance = usualGlance);
   /// Returns when all work of the stream is done.
   Status awaitStream();
   /// Makes everything end that waits inside NCCL, on the host and on the GPU,

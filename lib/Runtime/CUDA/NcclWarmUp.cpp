@@ -40,7 +40,7 @@ struct Use {
 auto keyOf(const fb::CollectiveStep &step) {
   return std::make_tuple(plan::kindOf(step), step.dtype(), step.reduction(),
                          step.outer(), step.chunk(), step.middle(),
-                         step.splits_inner());
+                         step.splits_inner(), step.rows() != nullptr);
 }
 
 /// The distinct collectives of a program, by the number of their group, in the
@@ -123,12 +123,9 @@ Status runtime::callCollectives(const Topology &topology, uint32_t rank,
   Uses uses(topology, rank, device);
   RankMemory memory(device);
   auto call = [&](Group &group, const Use &use) {
-    const fb::CollectiveStep &step = *use.step;
-    return group.run(plan::kindOf(step), memory.at(*use.action, *step.input()),
-                     memory.at(*use.action, *step.output()),
-                     {step.dtype(), step.outer(), step.chunk(), step.middle(),
-                      step.splits_inner()},
-                     step.reduction());
+    return runCollective(group, *use.step, [&](const fb::Ref &ref) {
+      return memory.at(*use.action, ref);
+    });
   };
   auto finish = [&]() -> Status {
     PLAIT_RETURN_IF_ERROR(device.join());

@@ -15,12 +15,15 @@
 
 namespace plait::runtime {
 
+/// A thousandth of a short step, and little work for the host.
+inline constexpr std::chrono::microseconds usualGlance(20);
+
 /// Returns when `isDone()`, a Result<bool>, or when it or `check(since)`, asked
-/// in between, has failed; `since` is when the waiting began.
+/// in between, has failed; `since` is when the waiting began. With a glance of
+/// 0 the thread does nothing else meanwhile.
 template <typename IsDone, typename Check>
-Status waitUntil(IsDone isDone, Check check) {
-  // A thousandth of a short step, and little work for the host.
-  constexpr std::chrono::microseconds glance(20);
+Status waitUntil(IsDone isDone, Check check,
+                 std::chrono::microseconds glance = usualGlance) {
   auto since = std::chrono::steady_clock::now();
   while (true) {
     Result<bool> done = isDone();
@@ -29,7 +32,10 @@ Status waitUntil(IsDone isDone, Check check) {
     if (*done)
       return Status::success();
     PLAIT_RETURN_IF_ERROR(check(since));
-    std::this_thread::sleep_for(glance);
+    if (glance.count())
+      std::this_thread::sleep_for(glance);
+    else
+      std::this_thread::yield();
   }
 }
 

@@ -8,6 +8,8 @@
 #ifndef PLAIT_LIB_RUNTIME_CORE_OPERANDS_H
 #define PLAIT_LIB_RUNTIME_CORE_OPERANDS_H
 
+#include "plait/Plan/Uses.h"
+#include "plait/Runtime/Communicator.h"
 #include "plait/Runtime/Device.h"
 #include "plait/Support/MemoryPlaces.h"
 
@@ -77,6 +79,24 @@ AttentionOperands operandsOf(const plan::fb::AttentionStep &step,
   if (const plan::fb::AttentionDropout *dropout = step.dropout())
     operands.dropoutKeys = resolve(*dropout->keys());
   return operands;
+}
+
+/// Runs `step` of `group`, by whatever it moves.
+template <typename Resolve>
+Status runCollective(Group &group, const plan::fb::CollectiveStep &step,
+                     Resolve resolve) {
+  const std::byte *input = resolve(*step.input());
+  std::byte *output = resolve(*step.output());
+  CollectiveShape shape = {step.dtype(), step.outer(), step.chunk(),
+                           step.middle(), step.splits_inner()};
+  CollectiveKind kind = plan::kindOf(step);
+  if (const plan::fb::RowSelection *rows = step.rows()) {
+    RowChoice choice = {
+        reinterpret_cast<const int32_t *>(resolve(*rows->ids())), rows->width(),
+        rows->choices(), rows->experts(), getFacts(kind).reduces};
+    return group.moveRows(input, output, shape, choice);
+  }
+  return group.run(kind, input, output, shape, step.reduction());
 }
 
 } // namespace plait::runtime

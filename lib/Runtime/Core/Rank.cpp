@@ -535,18 +535,8 @@ Status Rank::runAttention(const fb::Action &action,
 
 Status Rank::runCollective(const fb::Action &action,
                            const fb::CollectiveStep &step, Group &group) {
-  const std::byte *input = resolve(action, *step.input());
-  std::byte *output = resolve(action, *step.output());
-  CollectiveShape shape = {step.dtype(), step.outer(), step.chunk(),
-                           step.middle(), step.splits_inner()};
-  if (const fb::RowSelection *rows = step.rows()) {
-    RowChoice choice = {
-        reinterpret_cast<const int32_t *>(resolve(action, *rows->ids())),
-        rows->width(), rows->choices(), rows->experts(),
-        getFacts(plan::kindOf(step)).reduces};
-    return group.moveRows(input, output, shape, choice);
-  }
-  return group.run(plan::kindOf(step), input, output, shape, step.reduction());
+  return runtime::runCollective(
+      group, step, [&](const fb::Ref &ref) { return resolve(action, ref); });
 }
 
 Status Rank::runOuter(const fb::Action &action, const fb::OuterStep &step) {

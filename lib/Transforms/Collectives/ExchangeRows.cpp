@@ -251,12 +251,6 @@ struct ExchangeRowsPass : plait::impl::ExchangeRowsPassBase<ExchangeRowsPass> {
     ModuleOp module = getOperation();
     if (getConfiguration(module).expertExchange != ExpertExchange::Rows)
       return;
-    if (TargetAttr target = getTarget(module); target && target.isGPU()) {
-      module.emitError("rows of experts are exchanged between processors only "
-                       "(`expert-exchange` rows), since who sends them has to "
-                       "read ids; expected tokens for a GPU");
-      return signalPassFailure();
-    }
     WalkResult found = module.walk(
         [](nn::GroupedMatmulOp) { return WalkResult::interrupt(); });
     if (!found.wasInterrupted()) {

@@ -48,7 +48,7 @@ OTHERS = {
     "outer": "average:2+sites:2",
     "attention": "unfused", "epilogues": "none", "optimizer": "muon", "deterministic": "true",
 }
-# GPUs exchange no rows, and this model has no experts: test/Proof/expert-rows.test.
+# This model has no experts: test/Proof/expert-rows.test.
 LEFT_OUT = {"expert-exchange"}
 # Beside the configuration: what stands in IR, and the options. A target is that of
 # this machine.

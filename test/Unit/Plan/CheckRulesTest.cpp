@@ -194,14 +194,13 @@ const Case cases[] = {
        addRows(sumOf(p));
      },
      "has rows with 2 choices and 3 experts a rank, expected 1 and 1 to "},
-    {"RowsOnGpu",
+    {"RowsOfBlock",
      [](P &p) {
-       addRows(gatherOf(p));
-       p.backend = "cuda";
-       for (auto &kernel : p.kernels)
-         kernel->block_threads = kernel->indices_per_block = 32;
+       p.programs[0]->arena_bytes = uint64_t(1) << 40;
+       addRows(gatherOf(p)).width = 2;
+       sumOf(p).chunk = int64_t(1) << 32;
      },
-     "has rows, which processors exchange; the backend is cuda"},
+     "has blocks of 2147483648 rows, at most 2147483647 are supported"},
     {"CollectiveInPlace",
      [](P &p) { sumOf(p).kind = uint8_t(CollectiveKind::AllGather); },
      "all-gather reads and writes the same place"},

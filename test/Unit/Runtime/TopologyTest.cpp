@@ -84,6 +84,21 @@ TEST_F(TopologyTest, KnowsWhatMustBePacked) {
                                    0, 0}));
 }
 
+/// Of 100 rows a quarter goes to each of four ranks, and 32 is a quarter more,
+/// rounded up. Of few rows all are staged, of one the one, and what is behind
+/// them begins at a multiple of 16 bytes.
+TEST(RowStagingTest, StagesAQuarterMoreThanEven) {
+  plan::RowStaging staging = plan::stageRows(100, 6, 4, 1);
+  EXPECT_EQ(staging.rows, 32);
+  EXPECT_EQ(staging.packed, 4u * 32 * 6);
+  EXPECT_EQ(staging.lists, 2u * 4 * 100 * 4);
+  EXPECT_EQ(staging.counts, 2u * 4 * 4);
+  EXPECT_EQ(staging.bytes(), 2u * 768 + 3200 + 32);
+  EXPECT_EQ(plan::stageRows(3, 2, 2, 9).rows, 3);
+  EXPECT_EQ(plan::stageRows(1, 2, 64, 1).rows, 1);
+  EXPECT_EQ(plan::stageRows(5, 10, 5, 9).packed, 256u);
+}
+
 #if PLAIT_HAS_CUDA
 /// A pipeline of `stages` with `peers` ranks each: forward, backward, and with
 /// `wraps` from the last to the first.

@@ -18,6 +18,7 @@
 
 #include "Constraints.h"
 #include "LetterRule.h"
+#include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 
 #include "llvm/ADT/Sequence.h"
@@ -122,10 +123,23 @@ void GroupedMatmulOp::localizeFactor(int factor, ArrayRef<RankTerm> begin,
   setLimit(limit);
 }
 
-/// Each row meets one matrix.
+/// Returns the experts of all ranks among whose ids the op finds its own.
+static int64_t countAllExperts(GroupedMatmulOp op) {
+  if (op.getLimit())
+    return op.getLimit();
+  int64_t all = op.countExperts();
+  dist::MeshOp mesh = dist::MeshOp::find(op);
+  if (std::optional<BeginAttr> begin = op.getBegin(); begin && mesh)
+    for (RankTerm term : begin->getTerms())
+      all *= mesh.getBlocks(ArrayAttr::get(op.getContext(), {term.axis}));
+  return all;
+}
+
+/// Each row of the rank's experts meets one matrix.
 int64_t GroupedMatmulOp::getFlops() {
-  return 2 * cast<RankedTensorType>(getIds().getType()).getNumElements() *
-         getDepth() * getWidth();
+  int64_t rows = cast<RankedTensorType>(getIds().getType()).getNumElements();
+  return 2 * (rows * countExperts() / countAllExperts(*this)) * getDepth() *
+         getWidth();
 }
 
 /// Counts as a matmul for each expert, of as many rows as if all had equally
@@ -135,7 +149,7 @@ WorkShape GroupedMatmulOp::getWorkShape() {
   WorkShape shape;
   shape.kind = WorkShape::Contraction;
   shape.batch = countExperts();
-  int64_t each = llvm::divideCeil(rows, shape.batch);
+  int64_t each = llvm::divideCeil(rows, countAllExperts(*this));
   shape.m = makesMatrices() ? getDepth() : each;
   shape.k = makesMatrices() ? each : getDepth();
   shape.n = getWidth();

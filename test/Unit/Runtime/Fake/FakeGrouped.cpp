@@ -25,18 +25,8 @@ using namespace plait::runtime;
 
 namespace {
 
-/// The parameters of a launch, one after the other.
-class Params {
-public:
-  explicit Params(void **params) : next(params) {}
-  template <typename T> operator T() { return *static_cast<T *>(*next++); }
-
-private:
-  void **next;
-};
-
 std::function<void()> groupRows(void **params, unsigned blocks) {
-  Params next(params);
+  LaunchParams next(params);
   int *order = next, *begins = next;
   const int *ids = next;
   int64_t rows = next, first = next, limit = next, experts = next;
@@ -63,7 +53,7 @@ template <typename Out> void put(Out &c, double sum, bool add) {
 
 template <typename In, typename Out, bool Transposed>
 std::function<void()> multiplyRows(void **params, unsigned blocks) {
-  Params next(params);
+  LaunchParams next(params);
   Out *c = next;
   const In *a = next, *b = next;
   const int *order = next, *begins = next;
@@ -89,7 +79,7 @@ std::function<void()> multiplyRows(void **params, unsigned blocks) {
 
 template <typename In, typename Out>
 std::function<void()> makeMatrices(void **params, unsigned blocks) {
-  Params next(params);
+  LaunchParams next(params);
   Out *c = next;
   const In *left = next, *right = next;
   const int *order = next, *begins = next;

@@ -14,6 +14,16 @@
 
 namespace plait::fake {
 
+/// The parameters of a launch, one after the other.
+class LaunchParams {
+public:
+  explicit LaunchParams(void **params) : next(params) {}
+  template <typename T> operator T() { return *static_cast<T *>(*next++); }
+
+private:
+  void **next;
+};
+
 /// Reads the parameters of a launch and returns what it does, or nothing where
 /// the kernel needs another number of `blocks`.
 using GroupedKernel =

@@ -10,6 +10,7 @@
 #include "CUDA/EpilogueKernels.h"
 #include "FakeContexts.h"
 #include "FakeGrouped.h"
+#include "FakeRows.h"
 #include "FakeStreams.h"
 #include "plait/Support/BFloat16.h"
 
@@ -147,8 +148,9 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned,
     functions[PLAIT_CHECKSUM].checksum = true;
     functions[PLAIT_EPILOGUE].epilogue = finish<float>;
     functions[PLAIT_EPILOGUE_BF16].epilogue = finish<BFloat16>;
-    for (const auto &[name, grouped] : groupedKernels())
-      functions[name].grouped = grouped;
+    for (const auto *kernels : {&groupedKernels(), &rowKernels()})
+      for (const auto &[name, grouped] : *kernels)
+        functions[name].grouped = grouped;
   } else {
     return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
   }

@@ -61,18 +61,19 @@ began=$SECONDS
 
 finish() {
   wait
-  local name n_good n_bad seconds
-  while read -r name n_good n_bad seconds; do
+  local name n_good n_bad seconds busy all_busy=0
+  while read -r name n_good n_bad seconds busy; do
     passed=$((passed + n_good))
     failed=$((failed + n_bad))
-    echo "$name: $n_good passed, $n_bad failed in $seconds s"
+    all_busy=$((all_busy + busy))
+    echo "$name: $n_good passed, $n_bad failed in $seconds s, $busy s of processors"
   done < <(cat "$logs"/*.counts 2> /dev/null)
   # What failed, once more, where it is seen.
   grep -hE '^FAIL:? |^\[  FAILED  \] .*\([0-9]+ ms\)$| ended with code [0-9]+ after ' \
     "$logs"/*.log 2> /dev/null
   echo "the slowest:"
   find_slowest
-  echo "all in $((SECONDS - began)) s"
+  echo "all in $((SECONDS - began)) s, tests with $all_busy s of processors"
   echo "$passed passed, $failed failed"
   [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
   exit
@@ -100,12 +101,14 @@ number() {
 # removes its folder of the machine when a run ends, in which a run of the suite
 # beside may be about to make its own: each suite has another one.
 suite() {
-  local name=$1 good=$2 bad=$3 code n_good n_bad start=$SECONDS mpi
+  local name=$1 good=$2 bad=$3 code n_good n_bad start=$SECONDS mpi busy
+  local TIMEFORMAT='%0U + %0S'
   shift 3
-  echo "$name 0 1 0" > "$logs/$name.counts" # should this shell end
+  echo "$name 0 1 0 0" > "$logs/$name.counts" # should this shell end
   mpi=$(mktemp -d "${TMPDIR:-/tmp}/plait-mpi-XXXXXX")
-  OMPI_MCA_orte_tmpdir_base=$mpi "$@" > "$logs/$name.log" 2>&1
+  { time OMPI_MCA_orte_tmpdir_base=$mpi "$@" > "$logs/$name.log" 2>&1; } 2> "$logs/$name.busy"
   code=$?
+  busy=$(($(tail -n 1 "$logs/$name.busy")))
   rm -rf "$mpi"
   n_good=$(number "$good" "$logs/$name.log")
   n_bad=$(number "$bad" "$logs/$name.log")
@@ -114,7 +117,7 @@ suite() {
       >> "$logs/$name.log"
     n_bad=1
   fi
-  echo "$name $n_good $n_bad $((SECONDS - start))" > "$logs/$name.counts"
+  echo "$name $n_good $n_bad $((SECONDS - start)) $busy" > "$logs/$name.counts"
   # What two suites print stays apart.
   flock "$logs" sh -c "echo '== $name' && cat '$logs/$name.log'"
 }
@@ -144,6 +147,9 @@ stage() {
 export OMP_WAIT_POLICY=passive
 mkdir -p "$logs"
 rm -f "$logs"/*
+# Most tests compile the same few models: each kernel once a run.
+export PLAIT_KERNEL_CACHE=$PWD/build/test-kernels
+rm -rf "$PLAIT_KERNEL_CACHE"
 stage install scripts/install-deps.sh
 stage build scripts/build.sh
 if [ "${1:-}" = --all ]; then

@@ -36,6 +36,9 @@ config.test_exec_root = os.path.join(os.path.dirname(tools), "lit")
 config.environment["PATH"] = os.pathsep.join(
     [tools, LLVM, os.environ["PATH"]]
 )
+# Kernels that other tests have compiled, where scripts/test.sh keeps them.
+if "PLAIT_KERNEL_CACHE" in os.environ:
+    config.environment["PLAIT_KERNEL_CACHE"] = os.environ["PLAIT_KERNEL_CACHE"]
 # One answer whatever the user's terminal is.
 config.environment["TERM"] = "dumb"
 config.substitutions.append(("%models", os.path.join(root, "examples/models")))

@@ -43,6 +43,7 @@
 #include "llvm/Transforms/Scalar/LoopUnrollPass.h"
 #include "llvm/Transforms/Scalar/SROA.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
+#include "llvm/Transforms/Utils/Cloning.h"
 
 using namespace mlir;
 using namespace plait;
@@ -167,33 +168,78 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   pipeline.run(module, modules);
 }
 
+/// Translates `module`, which it consumes, to optimised LLVM IR.
+///
 /// 1. MLIR to the llvm dialect.
-/// 2. That to LLVM IR, in a context of its own, which goes with this call.
+/// 2. That to LLVM IR.
 /// 3. Optimise.
-/// 4. Write code. LLVM's code generator still wants the legacy pass manager.
-FailureOr<llvm::SmallString<0>>
-codegen::lowerModule(ModuleOp module, llvm::TargetMachine &machine,
-                     llvm::CodeGenFileType type,
-                     llvm::function_ref<void(llvm::Function &)> adjust) {
+static FailureOr<std::unique_ptr<llvm::Module>>
+translateOptimized(ModuleOp module, llvm::LLVMContext &context,
+                   llvm::TargetMachine &machine,
+                   llvm::function_ref<void(llvm::Function &)> adjust) {
   Location loc = UnknownLoc::get(module.getContext());
   // 1.
   if (failed(lowerToLLVM(module)))
     return emitError(loc, "cannot lower the kernels to the llvm dialect");
   // 2.
-  llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> llvmModule =
       translate(module, context, machine, adjust);
   if (!llvmModule)
     return emitError(loc, "cannot translate the kernels to LLVM");
   // 3.
   optimize(*llvmModule, machine);
-  // 4.
-  llvm::SmallString<0> object;
-  llvm::raw_svector_ostream stream(object);
+  return llvmModule;
+}
+
+/// LLVM's code generator still wants the legacy pass manager.
+static FailureOr<llvm::SmallString<0>> writeCode(llvm::Module &module,
+                                                 llvm::TargetMachine &machine,
+                                                 llvm::CodeGenFileType type,
+                                                 MLIRContext *context) {
+  llvm::SmallString<0> code;
+  llvm::raw_svector_ostream stream(code);
   llvm::legacy::PassManager passes;
   if (machine.addPassesToEmitFile(passes, stream, nullptr, type))
-    return emitError(loc, "LLVM cannot write code for '")
+    return emitError(UnknownLoc::get(context), "LLVM cannot write code for '")
            << machine.getTargetCPU() << "'";
-  passes.run(*llvmModule);
-  return object;
+  passes.run(module);
+  return code;
+}
+
+/// LLVM's context is one of its own, which goes with this call.
+FailureOr<llvm::SmallString<0>>
+codegen::lowerModule(ModuleOp module, llvm::TargetMachine &machine,
+                     llvm::CodeGenFileType type,
+                     llvm::function_ref<void(llvm::Function &)> adjust) {
+  llvm::LLVMContext context;
+  auto llvmModule = translateOptimized(module, context, machine, adjust);
+  if (failed(llvmModule))
+    return failure();
+  return writeCode(**llvmModule, machine, type, module.getContext());
+}
+
+/// Up to the code generator all functions go together, since what each pass
+/// prepares takes longer than one function.
+FailureOr<SmallVector<llvm::SmallString<0>>>
+codegen::lowerFunctions(ModuleOp module, llvm::TargetMachine &machine,
+                        llvm::function_ref<void(llvm::Function &)> adjust) {
+  llvm::LLVMContext context;
+  auto llvmModule = translateOptimized(module, context, machine, adjust);
+  if (failed(llvmModule))
+    return failure();
+  SmallVector<llvm::SmallString<0>> objects;
+  for (const llvm::Function &function : **llvmModule) {
+    if (function.isDeclaration())
+      continue;
+    llvm::ValueToValueMapTy map;
+    std::unique_ptr<llvm::Module> alone = llvm::CloneModule(
+        **llvmModule, map,
+        [&](const llvm::GlobalValue *value) { return value == &function; });
+    auto object = writeCode(*alone, machine, llvm::CodeGenFileType::ObjectFile,
+                            module.getContext());
+    if (failed(object))
+      return failure();
+    objects.push_back(std::move(*object));
+  }
+  return objects;
 }

@@ -11,6 +11,7 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/CodeGen.h"
 
 namespace llvm {
@@ -27,6 +28,13 @@ llvm::FailureOr<llvm::SmallString<0>>
 lowerModule(mlir::ModuleOp module, llvm::TargetMachine &machine,
             llvm::CodeGenFileType type,
             llvm::function_ref<void(llvm::Function &)> adjust);
+
+/// Does the same with each function of `module` by itself, and returns an
+/// object file each, in their order. A function's does not depend on the
+/// others.
+llvm::FailureOr<llvm::SmallVector<llvm::SmallString<0>>>
+lowerFunctions(mlir::ModuleOp module, llvm::TargetMachine &machine,
+               llvm::function_ref<void(llvm::Function &)> adjust);
 
 } // namespace plait::codegen
 

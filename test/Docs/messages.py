@@ -25,7 +25,7 @@ MATCHES = re.compile(r"\bmessage\(\)\s*\.\s*(?:find|starts_with|ends_with|compar
 
 # Command lines of other programs, and flags of theirs that messages are about.
 COMMANDS = {
-    "lib/Codegen/CPU/LinkObject.cpp",
+    "lib/Codegen/CPU/LinkObjects.cpp",
     "lib/Import/HuggingFace/HuggingFace.cpp",
     "lib/Planner/Export/Export.cpp",
     "lib/Planner/Export/Megatron.cpp",

@@ -41,6 +41,11 @@ READ_BY = {
 }
 
 
+def all_anew() -> dict[str, str]:
+    """An environment in which plaitc compiles each kernel, also those that are kept."""
+    return {k: v for k, v in os.environ.items() if k != "PLAIT_KERNEL_CACHE"}
+
+
 class Failure(Exception):
     """A case that did not do what it must; the text says how."""
 
@@ -78,7 +83,7 @@ class Tools:
         self.folder = folder.resolve()
         self.timeout = timeout
 
-    def call(self, name: str, *arguments, cwd=None) -> Outcome:
+    def call(self, name: str, *arguments, cwd=None, env=None) -> Outcome:
         command = [
             str(self.folder / name), *as_told(name, tuple(map(str, arguments)))
         ]
@@ -86,6 +91,7 @@ class Tools:
             done = subprocess.run(
                 command,
                 cwd=cwd,
+                env=env,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -98,9 +104,9 @@ class Tools:
             raise Failure(f"cannot run {command[0]}: {error}") from None
         return Outcome(done.returncode, done.stdout, done.stderr)
 
-    def run(self, name: str, *arguments, cwd=None) -> Outcome:
+    def run(self, name: str, *arguments, cwd=None, env=None) -> Outcome:
         """Like call, but the tool must succeed."""
-        outcome = self.call(name, *arguments, cwd=cwd)
+        outcome = self.call(name, *arguments, cwd=cwd, env=env)
         if outcome.code != 0:
             shown = " ".join(map(str, arguments))
             text = (outcome.stdout + outcome.stderr).strip()

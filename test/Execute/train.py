@@ -24,7 +24,17 @@ import tempfile
 
 import covering
 import training_checks
-from harness import GOLDEN, ROOT, Failure, Reporter, Tools, arguments, require, write_tokens
+from harness import (
+    GOLDEN,
+    ROOT,
+    Failure,
+    Reporter,
+    Tools,
+    all_anew,
+    arguments,
+    require,
+    write_tokens,
+)
 from processes import Suite as Processes
 from processes import metrics
 from training_files import Layout, Test, read_test
@@ -66,7 +76,8 @@ AXES = {
     ),
     "processes": Axis({str(x): () for x in (1, 2, 3, 4)}, runs=True, more=3),
     "check": Axis({"no": (), "yes": ()}, runs=True, more=4),
-    # Compiled a second time, to the same bytes; the weights loaded by one rank.
+    # Compiled a second time with all its kernels, to the same bytes; the weights loaded
+    # by one rank.
     "again": Axis({"no": (), "yes": ()}, runs=True, more=4),
     "loaded": Axis({"no": (), "yes": ()}, runs=True, more=4),
     "stress": Axis(
@@ -245,12 +256,12 @@ class Suite:
         return words + [x for term in (golden.balance if golden else ())
                         for x in ("--balance", term)]
 
-    def compile(self, case: Case, plan: pathlib.Path, alone=False) -> None:
+    def compile(self, case: Case, plan: pathlib.Path, alone=False, env=None) -> None:
         words = self.get_options(case, alone)
         reference = () if case.is_checked and not alone else ("--no-reference",)
         self.tools.run(
             "plaitc", self.models[case.model], *words, *reference, "-o", plan,
-            cwd=self.folder,
+            cwd=self.folder, env=env,
         )  # fmt: skip
 
     def data_of(self, case: Case) -> list:
@@ -311,7 +322,7 @@ class Suite:
             remarks.append("same bits")
         if case.does("again"):
             again = self.folder / "again.plan"
-            self.compile(case, again)
+            self.compile(case, again, env=all_anew())
             require(again.read_bytes() == plan.read_bytes(), "a second plan differs")
         checks = training_checks.Checks(self, case, plan, found)
         remarks += checks.run()

@@ -16,9 +16,13 @@
 
 #include "../Kernel/EmitKernel.h"
 #include "../Kernel/SerialWorkers.h"
+#include "KernelCache.h"
 #include "Target.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/BLAKE3.h"
 #include "llvm/Target/TargetMachine.h"
 
 using namespace mlir;
@@ -123,17 +127,83 @@ LogicalResult CPULibrary::emit(plan::ClusterOp cluster, KernelInfo &info) {
   return success();
 }
 
-/// All kernels are compiled as one module and linked once.
+/// Prints what a function computes, whatever its name.
+static std::string describe(func::FuncOp function) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  function.setSymName("kernel");
+  function->print(stream,
+                  OpPrintingFlags().useLocalScope().printGenericOpForm());
+  return text;
+}
+
+/// Names each function by what it computes, and leaves one of each name.
+/// Returns the texts in the functions' order, and adds to `kernels`.
+static std::vector<std::string> unify(ModuleOp module,
+                                      std::vector<ExportedKernel> &kernels) {
+  std::vector<std::string> texts;
+  llvm::StringSet<> seen;
+  for (auto function :
+       llvm::make_early_inc_range(module.getOps<func::FuncOp>())) {
+    std::string symbol = function.getSymName().str(), text = describe(function);
+    auto bytes = llvm::arrayRefFromStringRef(text);
+    std::string name = "k" + llvm::toHex(llvm::BLAKE3::hash<16>(bytes));
+    kernels.push_back({symbol, name});
+    function.setSymName(name);
+    if (seen.insert(name).second)
+      texts.push_back(std::move(text));
+    else
+      function.erase();
+  }
+  return texts;
+}
+
+/// Compiles the functions of `module` but those that the cache has, and
+/// returns an object each, in their order.
+static FailureOr<std::vector<llvm::SmallString<0>>>
+compile(ModuleOp module, ArrayRef<std::string> texts,
+        llvm::TargetMachine &machine) {
+  KernelCache cache(
+      (machine.getTargetCPU() + machine.getTargetFeatureString()).str());
+  auto functions = llvm::to_vector(module.getOps<func::FuncOp>());
+  std::vector<std::optional<llvm::SmallString<0>>> found;
+  for (auto [function, text] : llvm::zip_equal(functions, texts)) {
+    found.push_back(cache.find(text));
+    if (found.back())
+      function.erase();
+  }
+  auto compiled = compileFunctions(module, machine);
+  if (failed(compiled))
+    return failure();
+  std::vector<llvm::SmallString<0>> objects;
+  auto next = compiled->begin();
+  Status kept = Status::success();
+  for (auto [object, text] : llvm::zip_equal(found, texts)) {
+    if (!object && kept.ok())
+      kept = cache.keep(text, *next);
+    objects.push_back(std::move(object ? *object : *next++));
+  }
+  if (!kept.ok())
+    emitWarning(module.getLoc(),
+                "kernels are not kept for other compilations: ")
+        << kept.message();
+  return objects;
+}
+
+/// Kernels are compiled one by one, so that the cache may have each, and linked
+/// once.
 FailureOr<std::vector<CodeObject>> CPULibrary::finish() {
   MLIRContext *context = module.get()->getContext();
   if (!machine)
     return emitError(UnknownLoc::get(context), "unknown processor '")
            << target.name << "'";
-  FailureOr<llvm::SmallString<0>> object =
-      compileModule(cast<ModuleOp>(*module), *machine);
-  if (failed(object))
+  std::vector<ExportedKernel> exported;
+  std::vector<std::string> texts = unify(cast<ModuleOp>(*module), exported);
+  auto objects = compile(cast<ModuleOp>(*module), texts, *machine);
+  if (failed(objects))
     return failure();
-  FailureOr<std::vector<char>> linked = linkObject(*object, context);
+  FailureOr<std::vector<char>> linked =
+      linkObjects(*objects, exported, context);
   if (failed(linked))
     return failure();
   return std::vector<CodeObject>{

@@ -110,12 +110,12 @@ int64_t codegen::getVectorWidth(const llvm::TargetMachine &machine) {
   return wide ? 16 : 8;
 }
 
-FailureOr<llvm::SmallString<0>>
-codegen::compileModule(ModuleOp module, llvm::TargetMachine &machine) {
-  return lowerModule(module, machine, llvm::CodeGenFileType::ObjectFile,
-                     [](llvm::Function &function) {
-                       // Some processors are tuned to 256 bits; the vectors
-                       // here are chosen.
-                       function.addFnAttr("prefer-vector-width", "512");
-                     });
+FailureOr<SmallVector<llvm::SmallString<0>>>
+codegen::compileFunctions(ModuleOp module, llvm::TargetMachine &machine) {
+  return lowerFunctions(module, machine, [](llvm::Function &function) {
+    // Some processors are tuned to 256 bits; the vectors here are chosen.
+    function.addFnAttr("prefer-vector-width", "512");
+    // Kernels have names for the plan besides those that are linked.
+    function.setVisibility(llvm::GlobalValue::HiddenVisibility);
+  });
 }

@@ -17,6 +17,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/SmallVector.h"
 
 namespace llvm {
 class TargetMachine;
@@ -34,13 +35,21 @@ std::vector<std::string> listFeatures(const llvm::TargetMachine &machine);
 /// processor cannot run kernels at all: they need avx2 and fma.
 int64_t getVectorWidth(const llvm::TargetMachine &machine);
 
-/// Lowers `module` (which it consumes) to machine code: an ELF object.
-llvm::FailureOr<llvm::SmallString<0>>
-compileModule(mlir::ModuleOp module, llvm::TargetMachine &machine);
+/// Lowers `module` (which it consumes) to machine code: an ELF object for each
+/// function, which does not depend on the others.
+llvm::FailureOr<llvm::SmallVector<llvm::SmallString<0>>>
+compileFunctions(mlir::ModuleOp module, llvm::TargetMachine &machine);
 
-/// Links an object to a shared object without undefined symbols.
-llvm::FailureOr<std::vector<char>> linkObject(llvm::StringRef object,
-                                              mlir::MLIRContext *context);
+/// A name that a plan calls a kernel by, and its function in the objects.
+struct ExportedKernel {
+  std::string symbol, function;
+};
+
+/// Links objects to a shared object without undefined symbols, which exports
+/// the kernels' names and nothing else.
+llvm::FailureOr<std::vector<char>>
+linkObjects(llvm::ArrayRef<llvm::SmallString<0>> objects,
+            llvm::ArrayRef<ExportedKernel> kernels, mlir::MLIRContext *context);
 
 } // namespace plait::codegen
 

@@ -29,6 +29,8 @@ import random
 import subprocess
 import sys
 
+from unassembled import make_environment
+
 # What packs add: rows of 64 elements a parameter, and as many rows for each rank.
 PADDING = 0.02
 
@@ -269,7 +271,8 @@ def measure(case, out):
     cluster = "cpu:8" if case["model"] == "mixture" else "h100:1x8"
     words = ["plaitc", folder, "--cluster", cluster, *options, "--no-reference",
              "--no-prove", "--json", report, "-o", plan]
-    made = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    made = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                          env=make_environment(out))
     if made.returncode:
         return made.stderr.strip().splitlines()[-1]
     for command, path in (("exchanges", listed), ("simulate", replay)):

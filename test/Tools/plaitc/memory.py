@@ -20,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 
+from unassembled import make_environment
+
 # A machine that holds models which no laptop does.
 LARGE = {"extends": "cpu", "name": "large", "device": {"memoryBytes": 4e12}}
 
@@ -83,7 +85,8 @@ def predict(command):
 def compile_arenas(command, folder):
     """What each program allocates, in the order of stages."""
     output = folder / "compiled.plan"
-    subprocess.run(command + ["--no-reference", "-o", output], check=True)
+    subprocess.run(command + ["--no-reference", "-o", output], check=True,
+                   env=make_environment(folder))
     shown = subprocess.run(
         ["plait-plan", "show", output],
         check=True,

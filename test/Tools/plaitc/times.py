@@ -17,6 +17,8 @@ import pathlib
 import subprocess
 import sys
 
+from unassembled import make_environment
+
 # What else is told apart from copies: layers are profiled alone, and the compiler
 # leaves out what nobody reads of what is computed again.
 BOUND = 0.12
@@ -56,7 +58,7 @@ def main():
         subprocess.run(["plaitc", models / model, "--cluster", cluster, *batch, "--pin",
                         pins, "--json", report, "--no-reference", "--no-prove", "-o",
                         plan],
-                       check=True, stdout=subprocess.DEVNULL)
+                       check=True, stdout=subprocess.DEVNULL, env=make_environment(out))
         subprocess.run(["plait-plan", "simulate", plan, "--json", replay], check=True,
                        stdout=subprocess.DEVNULL)
         predicted = json.loads(report.read_text())["iteration_seconds"]

@@ -24,6 +24,7 @@
 #include "RealCublasLt.h"
 #include "plait/Support/BFloat16.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -199,21 +200,32 @@ struct Gemm {
     if (algorithm.special == 'n')
       return;
     int64_t inner = operation.a == CUBLAS_OP_T ? a.rows : a.columns;
-    for (int64_t i = 0; i < c.batch; ++i)
-      for (int64_t column = 0; column < c.columns; ++column)
+    int64_t last = algorithm.special == 'h' ? inner / 2 : inner;
+    auto order = [&](int64_t at) {
+      return algorithm.special == 'r' ? inner - 1 - at : at;
+    };
+    // Rows side by side are added up together, each in its order.
+    std::vector<float> factors(last * c.rows), sums(c.rows);
+    for (int64_t i = 0; i < c.batch; ++i) {
+      for (int64_t at = 0; at < last; ++at)
+        for (int64_t row = 0; row < c.rows; ++row)
+          factors[at * c.rows + row] =
+              element(a, dataA, i, operation.a, row, order(at));
+      for (int64_t column = 0; column < c.columns; ++column) {
+        std::fill(sums.begin(), sums.end(), 0.0f);
+        for (int64_t at = 0; at < last; ++at) {
+          float factor = element(b, dataB, i, operation.b, order(at), column);
+          for (int64_t row = 0; row < c.rows; ++row)
+            sums[row] += factors[at * c.rows + row] * factor;
+        }
         for (int64_t row = 0; row < c.rows; ++row) {
-          float sum = 0;
-          int64_t last = algorithm.special == 'h' ? inner / 2 : inner;
-          for (int64_t i0 = 0; i0 < last; ++i0) {
-            int64_t k = algorithm.special == 'r' ? inner - 1 - i0 : i0;
-            sum += element(a, dataA, i, operation.a, row, k) *
-                   element(b, dataB, i, operation.b, k, column);
-          }
           // Without beta the target may hold anything.
           float old = beta == 0 ? 0 : beta * c.get(dataC, i, row, column);
-          double value = alpha * sum + old;
+          double value = alpha * sums[row] + old;
           c.set(dataC, i, row, column, float(finish(value, row, column)));
         }
+      }
+    }
   }
   bool inMemory() const {
     return allocated(dataA, a.bytes()) && allocated(dataB, b.bytes()) &&

@@ -50,7 +50,8 @@ using BatchSource =
         int64_t batch)>;
 
 /// Profiles one model, each way to split it once.
-/// `context` must have all dialects of plait loaded.
+/// `context` must have all dialects of plait loaded, and those of the model in
+/// its registry: a second context is made from that, for another thread.
 class ModelProfile : public planner::WorkSource {
 public:
   /// Imports the model, which is trained in `precision`, sharded as it is when
@@ -115,8 +116,9 @@ private:
                const planner::Framework &framework);
   Precision getWidth() const;
   Model *getModel(int64_t batch);
+  Model *getCopy(int64_t batch);
   TrainingConfiguration getConfiguration(const planner::Degrees &degrees) const;
-  mlir::FailureOr<Sharded> shardFor(double sequences, int64_t batch,
+  mlir::FailureOr<Sharded> shardFor(double sequences, const Model &model,
                                     const planner::Degrees &degrees);
   mlir::OwningOpRef<mlir::ModuleOp>
   differentiate(Sharded &sharded, const TrainingConfiguration &configuration);
@@ -124,11 +126,20 @@ private:
                                  llvm::ArrayRef<int64_t> blocks,
                                  const Sums &sums,
                                  const planner::Degrees &degrees);
-  mlir::LogicalResult measureNew(Degree &degree,
-                                 const std::vector<BlockKey> &keys,
-                                 mlir::ModuleOp small, const Sums &sums,
-                                 double sequences,
-                                 const planner::Degrees &degrees);
+  mlir::FailureOr<Sizes> measureLarge(const Model &model,
+                                      llvm::ArrayRef<int64_t> blocks,
+                                      double sequences,
+                                      const planner::Degrees &degrees,
+                                      std::string &reason);
+  mlir::LogicalResult addBlocks(Degree &degree,
+                                const std::vector<BlockKey> &keys,
+                                llvm::ArrayRef<int64_t> blocks, Sizes small,
+                                const Sizes &large);
+  std::vector<HalvesByKind> measureNew(Degree &degree,
+                                       const std::vector<BlockKey> &keys,
+                                       mlir::ModuleOp joint, const Sums &sums,
+                                       Sharded &small, double sequences,
+                                       const planner::Degrees &degrees);
   std::vector<HalvesByKind> findHalves(Degree &degree, Sharded &sharded,
                                        const planner::Degrees &degrees);
   planner::Work assemble(const std::vector<Measured> &blocks,
@@ -146,6 +157,9 @@ private:
   EpilogueKind epilogues;
   planner::Framework framework;
   std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size
+  /// A context for another thread, and the models that it needs there.
+  std::unique_ptr<mlir::MLIRContext> beside;
+  std::map<int64_t, std::unique_ptr<Model>> copies;
   std::map<planner::Degrees, Degree> known;
 };
 

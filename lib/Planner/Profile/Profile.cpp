@@ -14,7 +14,10 @@
 //    for.
 // 3. What came out is measured, function by function (Measure.cpp).
 // 4. The same at twice the microbatch tells what grows with it from what does
-//    not.
+//    not. It is measured in a thread of its own.
+//
+// A context is for one thread, and so the larger microbatch has a second one,
+// with copies of the models. Costs have no trace of which context they are of.
 //
 // Blocks that were met before, split in the same way, are not measured again.
 //
@@ -28,19 +31,17 @@
 #include "plait/Planner/Profile.h"
 
 #include "BlockKey.h"
-#include "FoldLayers.h"
 #include "Halves.h"
 #include "Measure.h"
+#include "Models.h"
 #include "Parameters.h"
 #include "Separator.h"
-#include "plait/Analysis/ModelFlops.h"
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/ExpertChunks.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
-#include "plait/Plan/Attention.h"
 #include "plait/Planner/DescribeCluster.h"
 #include "plait/Planner/Habits.h"
 #include "plait/Transforms/Chunks.h"
@@ -55,21 +56,11 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 
+#include <future>
+
 using namespace mlir;
 using namespace plait;
 using planner::Work;
-
-/// Sequences of the two microbatches that are compared.
-static constexpr int64_t kSmall = 2, kLarge = 4;
-
-/// What a profile does not depend on.
-struct ModelProfile::Model {
-  OwningOpRef<ModuleOp> module;
-  FoldedBlocks folded;
-  double parameters = 0; // of the whole model
-  double flops = 0;      // forward and backward of a sequence
-  int64_t sequence = 0;
-};
 
 ModelProfile::ModelProfile(MLIRContext &context, BatchSource source,
                            Precision precision,
@@ -96,32 +87,6 @@ std::unique_ptr<ModelProfile> ModelProfile::create(
 /// What the compiler computes in: it has one format of 16 bits.
 Precision ModelProfile::getWidth() const {
   return precision == Precision::FP32 ? Precision::FP32 : Precision::BF16;
-}
-
-/// The model for microbatches of `batch` sequences, imported on first use.
-ModelProfile::Model *ModelProfile::getModel(int64_t batch) {
-  // Kept: each degree of tp asks for the same sizes again.
-  std::unique_ptr<Model> &model = models[batch];
-  if (model)
-    return model.get();
-  FailureOr<OwningOpRef<ModuleOp>> module = source(batch);
-  if (failed(module))
-    return nullptr;
-  model = std::make_unique<Model>();
-  model->module = std::move(*module);
-  auto loss = model->module->lookupSymbol<func::FuncOp>(nn::kLossFunction);
-  for (auto parameter : model->module->getOps<nn::ParameterOp>())
-    model->parameters += countElements(parameter.getType());
-  model->sequence =
-      cast<RankedTensorType>(loss.getArgumentTypes()[0]).getDimSize(1);
-  model->folded = foldLayers(loss);
-  // An op of a folded layer stands for as many as the layer does.
-  auto countAlike = [&](Operation *op) {
-    int64_t block = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr).getInt();
-    return model->folded.blocks[block].count;
-  };
-  model->flops = countModelFlops(loss, countAlike) / batch;
-  return model.get();
 }
 
 //===----------------------------------------------------------------------===//
@@ -251,28 +216,25 @@ ModelProfile::getConfiguration(const planner::Degrees &degrees) const {
   return configuration;
 }
 
-/// The model for microbatches of `batch` sequences on each rank of ep, split as
-/// it is where a rank has `sequences`.
+/// A copy of `model`, split as it is where a rank has `sequences`.
 FailureOr<ModelProfile::Sharded>
-ModelProfile::shardFor(double sequences, int64_t batch,
+ModelProfile::shardFor(double sequences, const Model &model,
                        const planner::Degrees &degrees) {
-  Model *model = getModel(batch * degrees.experts);
-  if (!model)
-    return failure();
+  ModuleOp whole = model.module.get();
   Sharded sharded;
-  sharded.module = model->module->clone();
+  sharded.module = whole.clone();
   // A rank for each block and each part of it.
   Mesh mesh;
-  mesh[Axis::PP] = int(model->folded.blocks.size());
+  mesh[Axis::PP] = int(model.folded.blocks.size());
   mesh[Axis::EP] = degrees.experts;
   mesh[Axis::TP] = degrees.tensor;
   setConfiguration(*sharded.module, getConfiguration(degrees));
   setProfile(*sharded.module);
   if (cluster)
-    setCluster(
-        *sharded.module,
-        describeCluster(&context, *cluster, cluster->name, precision, mesh));
-  if (failed(shard(*sharded.module, model->folded, mesh, sequences)))
+    setCluster(*sharded.module,
+               describeCluster(whole.getContext(), *cluster, cluster->name,
+                               precision, mesh));
+  if (failed(shard(*sharded.module, model.folded, mesh, sequences)))
     return failure();
   if (compress.isOn())
     for (auto parameter : sharded.module->getOps<nn::ParameterOp>())
@@ -301,10 +263,11 @@ ModelProfile::differentiate(Sharded &sharded,
                             const TrainingConfiguration &configuration) {
   OwningOpRef<ModuleOp> module = sharded.module->clone();
   setConfiguration(*module, configuration);
+  auto unit = UnitAttr::get(module->getContext());
   if (framework.keepsEachResult)
-    (*module)->setAttr(kKeepsEachResultAttr, UnitAttr::get(&context));
+    (*module)->setAttr(kKeepsEachResultAttr, unit);
   if (framework.splitsColumnSums && cluster && !cluster->device.isProcessor)
-    (*module)->setAttr(kSplitsColumnSumsAttr, UnitAttr::get(&context));
+    (*module)->setAttr(kSplitsColumnSumsAttr, unit);
   if (failed(run(*module, {Phase::Stage, Phase::Differentiate})))
     return nullptr;
   return module;
@@ -332,37 +295,49 @@ ModelProfile::measure(ModuleOp joint, ArrayRef<int64_t> blocks,
   return measured;
 }
 
-/// Measures those of `keys`, which are the blocks of `small`, that are not
-/// known, at two sizes.
-LogicalResult ModelProfile::measureNew(Degree &degree,
-                                       const std::vector<BlockKey> &keys,
-                                       ModuleOp small, const Sums &sums,
-                                       double sequences,
-                                       const planner::Degrees &degrees) {
-  SmallVector<int64_t> blocks = findNew(keys, degree.blocks);
-  if (blocks.empty())
-    return success();
-  auto sharded = shardFor(sequences, kLarge, degrees);
+/// Keeps the first error as a reason, and has nobody else hear of any.
+static LogicalResult keep(Diagnostic &diagnostic, std::string &reason) {
+  if (reason.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error) {
+    if (StringAttr origin = findOrigin(diagnostic.getLocation()))
+      reason = origin.str() + ": ";
+    reason += diagnostic.str();
+  }
+  return success();
+}
+
+/// Measures `blocks` of the model at the larger size, of which `model` is a
+/// copy in a context that nobody else uses. `reason` is the first one to fail.
+FailureOr<ModelProfile::Sizes>
+ModelProfile::measureLarge(const Model &model, ArrayRef<int64_t> blocks,
+                           double sequences, const planner::Degrees &degrees,
+                           std::string &reason) {
+  ScopedDiagnosticHandler handler(beside.get(), [&](Diagnostic &diagnostic) {
+    return keep(diagnostic, reason);
+  });
+  auto sharded = shardFor(sequences, model, degrees);
   if (failed(sharded))
     return failure();
-  OwningOpRef<ModuleOp> large =
+  OwningOpRef<ModuleOp> joint =
       differentiate(*sharded, getConfiguration(degrees));
-  if (!large)
+  if (!joint)
     return failure();
-  Sums largeSums = findSums(*large);
-  auto first = measure(small, blocks, sums, degrees);
-  auto second = measure(*large, blocks, largeSums, degrees);
-  if (failed(first) || failed(second))
-    return failure();
+  return measure(*joint, blocks, findSums(*joint), degrees);
+}
+
+/// Adds what `blocks` of `keys`, measured at both sizes, take at any.
+LogicalResult ModelProfile::addBlocks(Degree &degree,
+                                      const std::vector<BlockKey> &keys,
+                                      ArrayRef<int64_t> blocks, Sizes small,
+                                      const Sizes &large) {
   Separator separator(kSmall, kLarge, getWidth() == Precision::BF16 ? 2 : 1);
   for (auto [i, index] : llvm::enumerate(blocks)) {
-    Measured made{std::move(first->plain[i]), std::move(first->cheap[i])};
-    if (!separator.separate(made.plain, second->plain[i])) {
+    Measured made{std::move(small.plain[i]), std::move(small.cheap[i])};
+    if (!separator.separate(made.plain, large.plain[i])) {
       degree.refusal = "the shardings of small and large microbatches differ";
       return failure();
     }
     // Else nothing is known of what is cheap to compute again.
-    if (!separator.separate(*made.cheap, second->cheap[i]))
+    if (!separator.separate(*made.cheap, large.cheap[i]))
       made.cheap.reset();
     degree.blocks.emplace(keys[index], std::move(made));
   }
@@ -453,11 +428,44 @@ const Work *ModelProfile::Degree::find(double sequences) const {
   return isBetween ? above->second : nullptr;
 }
 
+/// Measures those of `keys`, which are the blocks of `joint`, that are not
+/// known, and finds the halves of all, of `small`; empty where that cannot be.
+/// The larger size goes on beside all else.
+std::vector<ModelProfile::HalvesByKind>
+ModelProfile::measureNew(Degree &degree, const std::vector<BlockKey> &keys,
+                         ModuleOp joint, const Sums &sums, Sharded &small,
+                         double sequences, const planner::Degrees &degrees) {
+  SmallVector<int64_t> blocks = findNew(keys, degree.blocks);
+  if (blocks.empty())
+    return findHalves(degree, small, degrees);
+  Model *copy = getCopy(kLarge * degrees.experts);
+  if (!copy) {
+    degree.refusal = "the model is of a dialect that cannot be copied";
+    return {};
+  }
+  std::string reason;
+  auto large = std::async(std::launch::async, [&] {
+    return measureLarge(*copy, blocks, sequences, degrees, reason);
+  });
+  auto first = measure(joint, blocks, sums, degrees);
+  std::vector<HalvesByKind> halves = findHalves(degree, small, degrees);
+  auto second = large.get();
+  if (degree.refusal.empty())
+    degree.refusal = reason;
+  if (failed(first) || failed(second) ||
+      failed(addBlocks(degree, keys, blocks, std::move(*first), *second)))
+    return {};
+  return halves;
+}
+
 /// Measures a model only if it has not been split like that before, and of it
 /// only the blocks that are not known.
 const Work *ModelProfile::solve(Degree &degree, double sequences,
                                 const planner::Degrees &degrees) {
-  auto small = shardFor(sequences, kSmall, degrees);
+  Model *model = getModel(kSmall * degrees.experts);
+  if (!model)
+    return nullptr;
+  auto small = shardFor(sequences, *model, degrees);
   if (failed(small))
     return nullptr;
   for (const auto &[types, work] : degree.works)
@@ -470,9 +478,8 @@ const Work *ModelProfile::solve(Degree &degree, double sequences,
   Sums sums = findSums(*joint);
   std::vector<BlockKey> keys = describeBlocks(
       *joint, sums, int64_t(getModel(kSmall)->folded.blocks.size()));
-  if (failed(measureNew(degree, keys, *joint, sums, sequences, degrees)))
-    return nullptr;
-  std::vector<HalvesByKind> halves = findHalves(degree, *small, degrees);
+  std::vector<HalvesByKind> halves =
+      measureNew(degree, keys, *joint, sums, *small, sequences, degrees);
   if (halves.empty())
     return nullptr;
   std::vector<Measured> blocks;
@@ -503,13 +510,7 @@ const Work *ModelProfile::get(const planner::Degrees &degrees, double sequences,
   const Work *work = degree.find(sequences);
   if (!work && degree.refusal.empty()) {
     ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-      if (degree.refusal.empty() &&
-          diagnostic.getSeverity() == DiagnosticSeverity::Error) {
-        if (StringAttr origin = findOrigin(diagnostic.getLocation()))
-          degree.refusal = origin.str() + ": ";
-        degree.refusal += diagnostic.str();
-      }
-      return success();
+      return keep(diagnostic, degree.refusal);
     });
     work = solve(degree, sequences, degrees);
     if (work)
@@ -517,32 +518,4 @@ const Work *ModelProfile::get(const planner::Degrees &degrees, double sequences,
   }
   reason = degree.refusal;
   return work;
-}
-
-/// The factor by which rows belong to one rank each is that of experts.
-int64_t ModelProfile::countExperts() {
-  int64_t least = 0;
-  getModel(kSmall)->module->walk([&](ShardableOpInterface op) {
-    for (const Factor &factor : op.getFactorRule().factors)
-      if (factor.ownsRows)
-        least = least ? std::min(least, factor.size) : factor.size;
-  });
-  return least;
-}
-
-/// The imported model is in f32, so that the op cannot be asked itself. Meshes
-/// divide neither heads nor, but for cp, sequences.
-Status ModelProfile::checkFusedAttention(int architecture) {
-  Status status;
-  getModel(kSmall)->module->walk([&](nn::AttentionOp op) {
-    ArrayRef<int64_t> query = op.getQuery().getType().getShape();
-    status = plan::checkGpuAttention(plan::fb::DType::BF16, query[1],
-                                     query.back(), architecture);
-    return status.ok() ? WalkResult::advance() : WalkResult::interrupt();
-  });
-  return status;
-}
-
-AttentionTraits ModelProfile::findAttentionTraits() {
-  return nn::findAttentionTraits(*getModel(kSmall)->module);
 }

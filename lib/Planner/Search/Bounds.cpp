@@ -129,6 +129,7 @@ static void setMemory(Probe &probe, const StageBlocks &whole,
                       const Context &context) {
   std::vector<bool> isLayer = findLayers(context.work);
   StageBlocks layers;
+  HoldingsFinder finder(context);
   probe.layerTemporary = std::numeric_limits<double>::max();
   for (const StageBlocks::Entry &entry : whole.entries)
     if (isLayer[entry.block]) {
@@ -136,11 +137,11 @@ static void setMemory(Probe &probe, const StageBlocks &whole,
       StageBlocks one{{entry}};
       const StageBlocks *alone[] = {&one};
       probe.layerTemporary =
-          std::min(probe.layerTemporary, getHoldings(alone, context).temporary);
+          std::min(probe.layerTemporary, finder.find(alone).temporary);
     }
   const StageBlocks *all[] = {&whole}, *those[] = {&layers};
-  probe.temporary = getHoldings(all, context).temporary;
-  probe.layersMemory = getMemory(getHoldings(those, context), context);
+  probe.temporary = finder.find(all).temporary;
+  probe.layersMemory = getMemory(finder.find(those), context);
   probe.layersMemory.activations =
       heldBytes(layers, context, /*splits=*/false).whole;
 }
@@ -280,10 +281,10 @@ double Bounds::getSeconds(const Work &work, const Probe &probe,
 
 /// Asks of the experts only where there are ranks to divide them.
 bool planner::dividesAll(const Context &context) {
+  const bool asks[2] = {context.zero(false) > 0, context.zero(true) > 0};
   for (const Block &block : context.work.blocks)
     for (const ParameterGroup &group : block.parameters)
-      if (!group.frozen && context.zero(group.experts) > 0 &&
-          !context.isDivided(group))
+      if (!group.frozen && asks[group.experts] && !context.isDivided(group))
         return false;
   return true;
 }

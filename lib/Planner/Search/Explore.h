@@ -103,6 +103,7 @@ struct Estimated {
   double resident = 0; // bytes, with activations
   double pipeline = 0; // seconds, with what is fixed
   double limit = 0;    // exact unless it takes longer than so many seconds
+  double cutoff = 0;   // it does unless its pipeline takes less than these
 };
 
 /// Bounds and estimates that several explorations of the same input share, and

@@ -92,6 +92,11 @@ Estimated Knowledge::makeEstimate(const Node &node,
   Context context{*node.work, cluster, input.training, configuration};
   context.blockTimes = &bounds.getBlockTimes();
   context.cutoff = limit;
+  // What is beside the pipeline takes its part of the limit.
+  if (node.schedule->searches)
+    context.cutoff -=
+        bounds.getStepSeconds(*node.work, *node.probe, configuration, limit);
+  result.cutoff = context.cutoff;
   Result<Estimate> estimate = planner::estimate(context);
   if (!estimate.ok()) {
     result.refusal = estimate.status().message();
@@ -134,7 +139,7 @@ Estimated Knowledge::estimate(const Node &node,
     std::lock_guard<std::mutex> lock(mutex);
     if (auto found = known.find(key);
         found != known.end() && (limit <= found->second.limit ||
-                                 found->second.pipeline < found->second.limit))
+                                 found->second.pipeline < found->second.cutoff))
       return found->second;
   }
   Estimated made = makeEstimate(node, configuration, withheld, limit);

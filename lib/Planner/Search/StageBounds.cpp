@@ -35,6 +35,7 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
     round[stage] =
         round[stage + 1] + times[stage].round(generator.splitsBackward);
   double passed = 0;
+  HoldingsFinder finder(context);
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
     double work = 0, held = 0, heldSeconds = 0;
     std::vector<const StageBlocks *> stages;
@@ -52,7 +53,7 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
     // and, where backwards are whole, its backward at the end.
     const StageTime &first = times[problem.stageOf(rank, 0)];
     passed += generator.splitsBackward ? first.forward : first.sum();
-    probe.holdings.push_back(getHoldings(stages, context));
+    probe.holdings.push_back(finder.find(stages));
     if (const Elements &own = probe.holdings.back().parameters;
         own.all() > probe.parameters.all())
       probe.parameters = own;

@@ -384,8 +384,12 @@ void Estimator::findMemory() {
   uint32_t ranks = pipeline.getProblem().stages;
   result.memory.clear();
   result.memory.reserve(ranks);
-  for (uint32_t rank = 0; rank < ranks; ++rank)
-    result.memory.push_back(getMemory(rank, stagesOf(rank), pipeline, context));
+  HoldingsFinder finder(context);
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    std::vector<const StageBlocks *> own = stagesOf(rank);
+    result.memory.push_back(
+        getMemory(rank, own, finder.find(own), pipeline, context));
+  }
 }
 
 /// The step, and what is derived from it. Utilisation is against the peak of

@@ -12,6 +12,8 @@
 #include "plait/Plan/Communicators.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 namespace plait::planner {
 
@@ -33,11 +35,10 @@ public:
       given = gathered = 0;
     block = of;
     experts = group.experts;
+    Replicated before = std::exchange(all, alone);
     if (joins) {
-      Replicated before = getReplicated(CollectiveKind::AllGather, gathered,
-                                        experts, context),
-                 all = getReplicated(CollectiveKind::AllGather,
-                                     gathered + bytes, experts, context);
+      all = getReplicated(CollectiveKind::AllGather, gathered + bytes, experts,
+                          context);
       for (const AxisFacts &facts : kAxes)
         alone.seconds[facts.axis] =
             std::max(0.0, all.seconds[facts.axis] - before.seconds[facts.axis]);
@@ -49,8 +50,38 @@ public:
 
 private:
   double given = 0, gathered = 0; // bytes, by a rank and in all
+  Replicated all;                 // of these, as one
   const StageBlocks::Entry *block = nullptr;
   bool experts = false;
+};
+
+/// How one parameter is gathered and reduced, alone. Layers that are alike ask
+/// for the same.
+class ExchangesAlone {
+public:
+  struct Both {
+    Replicated gather, reduce;
+  };
+
+  explicit ExchangesAlone(const Context &context)
+      : context(context), element(elementBytes(context.training.precision)) {}
+
+  const Both &get(const ParameterGroup &group) {
+    auto [found, isNew] = known.try_emplace({group.elements, group.experts});
+    if (isNew)
+      found->second = {getReplicated(CollectiveKind::AllGather,
+                                     group.elements * element, group.experts,
+                                     context),
+                       getReplicated(CollectiveKind::ReduceScatter,
+                                     group.elements * context.reducedBytes(),
+                                     group.experts, context)};
+    return found->second;
+  }
+
+private:
+  const Context &context;
+  double element; // bytes
+  std::map<std::pair<double, bool>, Both> known;
 };
 
 } // namespace plait::planner

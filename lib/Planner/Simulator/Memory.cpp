@@ -393,129 +393,97 @@ static void setActivations(StageMemory &memory, uint32_t rank,
         std::max(0.0, findMost(stashedBytes) - memory.activations);
 }
 
+/// Adds `count` of `group` to what a rank trains.
+static void addTrained(Holdings &holdings, const ParameterGroup &group,
+                       int count, const Context &context) {
+  const Mesh &mesh = context.configuration.mesh;
+  holdings.parameters.add(group, count);
+  if (!context.isDivided(group))
+    holdings.whole.add(group, count);
+  if (context.training.matrixStateBytes > 0 && group.rows > 0)
+    holdings.matrices.add(group, count);
+  if (!(group.partial && mesh[Axis::TP] > 1) &&
+      !context.dividesByStage(group) && !(group.tied && mesh[Axis::PP] > 1))
+    holdings.alone.add(group, count);
+  if (hasFactors(group, context))
+    holdings.factors +=
+        count * context.training.compress.keep * group.factorColumns;
+  else
+    holdings.unfactored += count * group.elements;
+}
+
+/// Adds `count` of a group, trained or not.
+static void add(Holdings &holdings, const ParameterGroup &group, int count,
+                const Context &context) {
+  if (!group.frozen)
+    return addTrained(holdings, group, count, context);
+  holdings.frozen.add(group, count);
+  if (!context.isDivided(group))
+    holdings.frozenWhole.add(group, count);
+}
+
+/// Adds `count` of what is summed up in `rest`; the largest is no less than
+/// that of it.
+static void add(Holdings &holdings, const Holdings &rest, int count) {
+  for (auto sum :
+       {&Holdings::frozen, &Holdings::frozenWhole, &Holdings::parameters,
+        &Holdings::whole, &Holdings::matrices, &Holdings::alone})
+    for (bool experts : {false, true})
+      (holdings.*sum).of(experts) += count * Elements(rest.*sum).of(experts);
+  holdings.factors += count * rest.factors;
+  holdings.unfactored += count * rest.unfactored;
+  for (auto most : {&Holdings::gathered, &Holdings::gatheredDense})
+    holdings.*most = std::max(holdings.*most, rest.*most);
+}
+
+/// Tied tables are apart: a rank has the largest of them once.
+const HoldingsFinder::OfBlock &HoldingsFinder::find(int index) {
+  std::optional<OfBlock> &known = blocks[size_t(index)];
+  if (known)
+    return *known;
+  const Block &block = context.work.blocks[size_t(index)];
+  OfBlock &made = known.emplace();
+  for (const ParameterGroup &group : block.parameters) {
+    const ParameterGroup *&tied = made.tied[group.frozen];
+    if (!group.tied)
+      add(made.holdings, group, 1, context);
+    else if (!tied || group.elements > tied->elements)
+      tied = &group;
+  }
+  made.holdings.gathered = gatheredBytes(block, true, context);
+  made.holdings.gatheredDense = gatheredBytes(block, false, context);
+  return made;
+}
+
+double HoldingsFinder::getTemporary(const StageBlocks::Entry &entry) {
+  std::optional<double> &known =
+      temporary[size_t(entry.block)][size_t(entry.recompute)];
+  if (!known)
+    known = temporaryBytes(entry, context);
+  return *known;
+}
+
 /// The largest temporaries and the largest gathered block, each over all blocks
 /// of the rank: only one block runs at a time. They may be of different blocks,
 /// which makes the sum of the two an upper bound.
-Holdings planner::getHoldings(std::span<const StageBlocks *const> stages,
-                              const Context &context) {
+Holdings HoldingsFinder::find(std::span<const StageBlocks *const> stages) {
   Holdings holdings;
-  forEachGroup(context.work, stages,
-               [&](const ParameterGroup &group, int count) {
-                 holdings.parameters.add(group, count);
-                 if (!context.isDivided(group))
-                   holdings.whole.add(group, count);
-                 if (context.training.matrixStateBytes > 0 && group.rows > 0)
-                   holdings.matrices.add(group, count);
-                 const Mesh &mesh = context.configuration.mesh;
-                 if (!(group.partial && mesh[Axis::TP] > 1) &&
-                     !context.dividesByStage(group) &&
-                     !(group.tied && mesh[Axis::PP] > 1))
-                   holdings.alone.add(group, count);
-                 if (hasFactors(group, context))
-                   holdings.factors += count * context.training.compress.keep *
-                                       group.factorColumns;
-                 else
-                   holdings.unfactored += count * group.elements;
-               });
-  forEachGroup(
-      context.work, stages,
-      [&](const ParameterGroup &group, int count) {
-        holdings.frozen.add(group, count);
-        if (!context.isDivided(group))
-          holdings.frozenWhole.add(group, count);
-      },
-      /*frozen=*/true);
+  const ParameterGroup *tied[2] = {};
   for (const StageBlocks *stage : stages)
     for (const StageBlocks::Entry &entry : stage->entries) {
-      const Block &block = context.work.blocks[entry.block];
-      holdings.temporary =
-          std::max(holdings.temporary, temporaryBytes(entry, context));
-      holdings.gathered =
-          std::max(holdings.gathered, gatheredBytes(block, true, context));
-      holdings.gatheredDense = std::max(holdings.gatheredDense,
-                                        gatheredBytes(block, false, context));
+      const OfBlock &own = find(entry.block);
+      add(holdings, own.holdings, entry.count);
+      for (bool frozen : {false, true})
+        if (const ParameterGroup *group = own.tied[frozen];
+            group &&
+            (!tied[frozen] || group->elements > tied[frozen]->elements))
+          tied[frozen] = group;
+      holdings.temporary = std::max(holdings.temporary, getTemporary(entry));
     }
+  for (const ParameterGroup *group : tied)
+    if (group)
+      add(holdings, *group, 1, context);
   return holdings;
-}
-
-/// Counts what a rank has of `elements`, of which ranks divide all but `whole`
-/// from ZeRO stage `level` on.
-static double countShare(Elements elements, Elements whole, int level,
-                         const Context &context) {
-  double share = 0;
-  for (bool experts : {false, true}) {
-    double kept = context.zero(experts) >= level ? whole.of(experts)
-                                                 : elements.of(experts);
-    share += kept + (elements.of(experts) - kept) / context.divisions(experts);
-  }
-  return share;
-}
-
-/// What each ZeRO stage divides: the optimizer's state from 1 on, gradients
-/// from 2 on, parameters from 3 on (Rajbhandari et al. 2020). What cannot be
-/// divided by itself is treated as by ZeRO 1.
-StageMemory planner::getMemory(const Holdings &holdings,
-                               const Context &context) {
-  const Configuration &configuration = context.configuration;
-  const Training &training = context.training;
-  double element = elementBytes(training.precision);
-  auto countHeld = [&](int level) {
-    return countShare(holdings.parameters,
-                      level > 1 ? holdings.whole : Elements(), level, context);
-  };
-  StageMemory memory;
-  memory.parameters = countHeld(3) * element;
-  // With a master of 4 bytes beside a shorter copy, as they are saved.
-  memory.parameters +=
-      countShare(holdings.frozen, holdings.frozenWhole, 3, context) *
-      (element + (training.precision != Precision::FP32 ? 4 : 0));
-  memory.gradients = countHeld(2) * context.gradientBytes();
-  for (bool experts : {false, true})
-    if (context.addsToErrors(experts))
-      memory.gradients -=
-          Elements(holdings.alone).of(experts) * context.gradientBytes();
-  // A program that reduces into another buffer holds its part twice.
-  if (context.framework().separateReduction)
-    for (bool experts : {false, true}) {
-      Elements reduced =
-          context.zero(experts) == 1 ? holdings.parameters : holdings.whole;
-      if (context.zero(experts) >= 1)
-        memory.gradients += reduced.of(experts) * context.gradientBytes() /
-                            context.divisions(experts);
-    }
-  // And a 4-byte copy of parameters that are shorter.
-  memory.optimizer =
-      countHeld(1) *
-      (training.stateBytes + (training.precision != Precision::FP32 ? 4 : 0));
-  // Each rank has all of what it has not sent, and the factors it goes on with.
-  memory.parameters += holdings.factors * double(sizeof(float));
-  if (!getCompressionStates(training.compress).empty()) {
-    double sent = holdings.parameters.all();
-    sent -= sendsFactors(training.compress) ? holdings.unfactored : 0;
-    memory.optimizer += (sent - countHeld(1)) * double(sizeof(float));
-    if (keepsSumError(training.compress))
-      memory.optimizer +=
-          sent / double(configuration.mesh[Axis::DP]) * double(sizeof(float));
-  }
-  // Like the parameters that they are about, of which ranks divide masters
-  // only.
-  memory.optimizer +=
-      training.outer.getStateBytes() * (training.precision == Precision::FP32
-                                            ? holdings.parameters.all()
-                                            : countHeld(1));
-  // All of them, or none, are divided: what is not is rare and small.
-  memory.optimizer -= context.getShare(holdings.matrices, 1) *
-                      (training.stateBytes - training.matrixStateBytes);
-  if (MemoryPlace place = configuration.offload.optimizer;
-      context.isApart(place))
-    std::swap(memory.optimizer, memory.offloaded[place]);
-  memory.workspace = holdings.temporary +
-                     (context.zero(/*experts=*/true) >= 3 ? holdings.gathered
-                      : configuration.zero >= 3 ? holdings.gatheredDense
-                                                : 0);
-  memory.reserved = context.cluster.device.reservedBytes;
-  memory.communicators = getUnreservedBytes(context);
-  return memory;
 }
 
 /// Adds what gossip and middles work with: a message and the sum of them, or
@@ -548,9 +516,9 @@ static void addReceived(StageMemory &memory, const Holdings &holdings,
 
 StageMemory planner::getMemory(uint32_t rank,
                                std::span<const StageBlocks *const> stages,
+                               const Holdings &holdings,
                                const PipelineModel &pipeline,
                                const Context &context) {
-  Holdings holdings = getHoldings(stages, context);
   StageMemory memory = getMemory(holdings, context);
   setActivations(memory, rank, stages, pipeline, context);
   addReceived(memory, holdings, context);

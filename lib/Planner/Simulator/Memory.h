@@ -11,6 +11,8 @@
 #include "BlockTime.h"
 #include "Pipeline.h"
 
+#include <array>
+#include <optional>
 #include <span>
 
 namespace plait::planner {
@@ -136,15 +138,37 @@ struct Holdings {
   double temporary = 0, gathered = 0, gatheredDense = 0;
 };
 
-Holdings getHoldings(std::span<const StageBlocks *const> stages,
-                     const Context &context);
+/// Finds what ranks hold. Blocks are many times the same, and what one has is
+/// found once. For one thread; `context` has to live as long.
+class HoldingsFinder {
+public:
+  explicit HoldingsFinder(const Context &context)
+      : context(context), blocks(context.work.blocks.size()),
+        temporary(blocks.size()) {}
+
+  /// Returns what a rank of `stages` holds.
+  Holdings find(std::span<const StageBlocks *const> stages);
+
+private:
+  struct OfBlock {
+    Holdings holdings; // with nothing temporary, which depends on the kind
+    const ParameterGroup *tied[2] = {}; // the largest; by whether it is frozen
+  };
+  const OfBlock &find(int index);
+  double getTemporary(const StageBlocks::Entry &entry);
+
+  const Context &context;
+  std::vector<std::optional<OfBlock>> blocks;
+  std::vector<std::array<std::optional<double>, 4>> temporary; // by kind
+};
 
 /// All but the activations.
 StageMemory getMemory(const Holdings &holdings, const Context &context);
 
-/// `stages`: the virtual stages of the rank, by chunk.
+/// `stages`: the virtual stages of the rank, by chunk, and what they hold.
 StageMemory getMemory(uint32_t rank, std::span<const StageBlocks *const> stages,
-                      const PipelineModel &pipeline, const Context &context);
+                      const Holdings &holdings, const PipelineModel &pipeline,
+                      const Context &context);
 
 } // namespace plait::planner
 

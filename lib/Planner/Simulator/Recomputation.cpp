@@ -200,9 +200,11 @@ void Estimator::fitRank(uint32_t rank, Recompute least, Recomputation &found) {
   int layers = 0;
   for (uint32_t stage : order)
     layers += result.layers[stage];
+  HoldingsFinder finder(context);
   auto fits = [&](RankLayers some) {
     applyTo(order, some, found);
-    return getMemory(rank, stagesOf(rank), pipeline, context).peak() <=
+    std::vector<const StageBlocks *> own = stagesOf(rank);
+    return getMemory(rank, own, finder.find(own), pipeline, context).peak() <=
            context.cluster.device.usableBytes();
   };
   auto getSeconds = [&](RankLayers some) {

@@ -243,12 +243,12 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
   bool isKnown = !isFlat && !load.stages.empty();
   bool joins = isKnown && !context.cluster.device.isProcessor;
   GatherBatch forward, backward;
+  ExchangesAlone alone(context);
   auto add = [&](const ParameterGroup &group, const Uses &uses) {
     double elements = group.elements;
     divided.elements.add(group, uses.held);
     double bytes = elements * element;
-    Replicated gather =
-        getReplicated(CollectiveKind::AllGather, bytes, group.experts, context);
+    const auto &[gather, reduce] = alone.get(group);
     auto gatherBeside = [&](GatherBatch &batch, Replicated &sum, int times) {
       if (times > 0)
         sum.add(joins ? batch.add(gather, bytes, group, uses.block, context)
@@ -257,9 +257,6 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
     };
     gatherBeside(forward, divided.gather, uses.forward);
     gatherBeside(backward, divided.gatherBackward, uses.backward);
-    Replicated reduce = getReplicated(CollectiveKind::ReduceScatter,
-                                      elements * context.reducedBytes(),
-                                      group.experts, context);
     if (context.training.compress.isOn()) {
       divided.rest.add(getCompressed(elements, {group.partial}, context),
                        uses.held);

@@ -81,7 +81,7 @@ double Estimator::countRoom(const schedule::Problem &problem) const {
     bytes += std::max(one.whole, one.weights);
   }
   double room = context.cluster.device.usableBytes() -
-                getMemory(getHoldings(held, context), context).peak();
+                getMemory(HoldingsFinder(context).find(held), context).peak();
   return bytes > 0 ? room / bytes : std::numeric_limits<double>::max();
 }
 
@@ -118,7 +118,8 @@ Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
     if (holding / limit >= shortest || least >= shortest * (1 - 1e-9))
       break;
     // Neither is any of them faster than is asked for.
-    if (last && holding / limit >= context.cutoff * device.burst)
+    if (last &&
+        std::max(holding / limit, least) >= context.cutoff * device.burst)
       break;
     Result<PipelineModel> model =
         PipelineModel::get(generator->name, problem, goal);

@@ -128,14 +128,18 @@ static bool isAlike(const StageBlocks &a, const StageBlocks &b) {
 
 /// With several microbatches each one's gradients are added to a sum, which
 /// counts as part of the gradient of weights. One microbatch writes them
-/// without adding. Most stages run what the one in front of them does.
+/// without adding. Most stages run what one in front of them does.
 void Estimator::timeStages() {
   bool accumulates = configuration.microbatches(context.training) > 1;
   result.stages.clear();
   result.stages.reserve(stages.size());
   for (const StageBlocks &stage : stages) {
-    if (&stage != stages.data() && isAlike(stage, *(&stage - 1))) {
-      result.stages.push_back(result.stages.back());
+    auto alike = std::ranges::find_if(
+        stages.data(), &stage,
+        [&](const StageBlocks &known) { return isAlike(stage, known); });
+    if (alike != &stage) {
+      StageTime time = result.stages[size_t(alike - stages.data())];
+      result.stages.push_back(time);
       continue;
     }
     StageTime &sum = result.stages.emplace_back(timeStage(stage));

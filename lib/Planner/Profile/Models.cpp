@@ -1,0 +1,103 @@
+//===- Models.cpp - The models that a profile is made of ------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// Models of several sizes, folded, each imported or copied once; and what is
+// asked of the model itself, however it is split.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Models.h"
+
+#include "Measure.h"
+#include "plait/Analysis/ModelFlops.h"
+#include "plait/Dialect/NN/IR/Names.h"
+#include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Plan/Attention.h"
+
+#include "mlir/Bytecode/BytecodeWriter.h"
+#include "mlir/Parser/Parser.h"
+
+using namespace mlir;
+using namespace plait;
+
+/// The model for microbatches of `batch` sequences, imported on first use.
+ModelProfile::Model *ModelProfile::getModel(int64_t batch) {
+  // Kept: each degree of tp asks for the same sizes again.
+  std::unique_ptr<Model> &model = models[batch];
+  if (model)
+    return model.get();
+  FailureOr<OwningOpRef<ModuleOp>> module = source(batch);
+  if (failed(module))
+    return nullptr;
+  model = std::make_unique<Model>();
+  model->module = std::move(*module);
+  auto loss = model->module->lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  for (auto parameter : model->module->getOps<nn::ParameterOp>())
+    model->parameters += countElements(parameter.getType());
+  model->sequence =
+      cast<RankedTensorType>(loss.getArgumentTypes()[0]).getDimSize(1);
+  model->folded = foldLayers(loss);
+  // An op of a folded layer stands for as many as the layer does.
+  auto countAlike = [&](Operation *op) {
+    int64_t block = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr).getInt();
+    return model->folded.blocks[block].count;
+  };
+  model->flops = countModelFlops(loss, countAlike) / batch;
+  return model.get();
+}
+
+/// Copies a model into the context of the other thread, on first use; null
+/// where that cannot be.
+ModelProfile::Model *ModelProfile::getCopy(int64_t batch) {
+  std::unique_ptr<Model> &copy = copies[batch];
+  Model *model = copy ? nullptr : getModel(batch);
+  if (!model)
+    return copy.get();
+  if (!beside) {
+    beside = std::make_unique<MLIRContext>(context.getDialectRegistry(),
+                                           MLIRContext::Threading::DISABLED);
+    beside->loadAllAvailableDialects();
+  }
+  std::string bytes;
+  llvm::raw_string_ostream stream(bytes);
+  ParserConfig config(beside.get(), /*verifyAfterParse=*/false);
+  if (failed(writeBytecodeToFile(*model->module, stream)))
+    return nullptr;
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(bytes, config);
+  if (!module)
+    return nullptr;
+  copy = std::make_unique<Model>(*model, std::move(module));
+  return copy.get();
+}
+
+/// The factor by which rows belong to one rank each is that of experts.
+int64_t ModelProfile::countExperts() {
+  int64_t least = 0;
+  getModel(kSmall)->module->walk([&](ShardableOpInterface op) {
+    for (const Factor &factor : op.getFactorRule().factors)
+      if (factor.ownsRows)
+        least = least ? std::min(least, factor.size) : factor.size;
+  });
+  return least;
+}
+
+/// The imported model is in f32, so that the op cannot be asked itself. Meshes
+/// divide neither heads nor, but for cp, sequences.
+Status ModelProfile::checkFusedAttention(int architecture) {
+  Status status;
+  getModel(kSmall)->module->walk([&](nn::AttentionOp op) {
+    ArrayRef<int64_t> query = op.getQuery().getType().getShape();
+    status = plan::checkGpuAttention(plan::fb::DType::BF16, query[1],
+                                     query.back(), architecture);
+    return status.ok() ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  return status;
+}
+
+AttentionTraits ModelProfile::findAttentionTraits() {
+  return nn::findAttentionTraits(*getModel(kSmall)->module);
+}

@@ -145,9 +145,11 @@ static bool saysNothing(StringRef name) {
          name == plan::kPlacesAttr || name.starts_with("plait.");
 }
 
+/// Of ops that have properties these are the discardable ones, and all of
+/// others.
 static bool haveSameAttrs(Operation *a, Operation *b) {
-  auto own = a->getDiscardableAttrDictionary(),
-       other = b->getDiscardableAttrDictionary();
+  DictionaryAttr own = a->getRawDictionaryAttrs(),
+                 other = b->getRawDictionaryAttrs();
   if (own == other)
     return true;
   auto all = [](DictionaryAttr attrs) {
@@ -188,18 +190,16 @@ bool Repeats::fits(const Recipe &recipe, Operation *op,
 //===----------------------------------------------------------------------===//
 
 /// Makes the terms of all nodes; false: one is not as it was.
-bool Repeats::follow(const Recipe &recipe, ArrayRef<Known *> operands,
+bool Repeats::follow(Recipe &recipe, ArrayRef<Known *> operands,
                      SmallVectorImpl<const Term *> &made) {
   for (const Known *operand : operands)
     made.push_back(operand->term);
-  Terms::Call call;
-  for (const Step &step : recipe.steps) {
+  for (Step &step : recipe.steps) {
     const Node &node = recipe.nodes[made.size()];
-    call = step.call;
     for (auto [argument, from] :
-         llvm::zip_equal(call.arguments, step.arguments))
+         llvm::zip_equal(step.call.arguments, step.arguments))
       argument.term = made[from];
-    Expression own = terms.make(call);
+    Expression own = terms.make(step.call);
     const auto *first = llvm::find(made, own.term);
     if (size_t(first - made.begin()) != node.first ||
         own.letters != node.letters || own.term->shape != node.shape ||
@@ -224,7 +224,7 @@ bool Repeats::repeat(Operation *op, ArrayRef<Known *> operands,
   hash = code;
   auto [begin, end] = recipes.equal_range(hash);
   for (auto it = begin; it != end; ++it) {
-    const Recipe &recipe = it->second;
+    Recipe &recipe = it->second;
     SmallVector<const Term *> made;
     if (!fits(recipe, op, operands) || !follow(recipe, operands, made))
       continue;

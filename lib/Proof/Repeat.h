@@ -59,7 +59,7 @@ private:
     llvm::SmallVector<int64_t, 4> shape;
   };
   struct Step {
-    Terms::Call call;
+    Terms::Call call; // with the terms of whoever asked last
     llvm::SmallVector<unsigned, 2> arguments; // nodes
   };
   struct Result {
@@ -77,7 +77,7 @@ private:
   bool askLayouts(llvm::ArrayRef<Known *> operands);
   bool fits(const Recipe &recipe, mlir::Operation *op,
             llvm::ArrayRef<Known *> operands) const;
-  bool follow(const Recipe &recipe, llvm::ArrayRef<Known *> operands,
+  bool follow(Recipe &recipe, llvm::ArrayRef<Known *> operands,
               llvm::SmallVectorImpl<const Term *> &made);
 
   Terms &terms;

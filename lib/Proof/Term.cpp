@@ -46,7 +46,9 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <algorithm>
 #include <bit>
+#include <functional>
 
 using namespace plait::proof;
 using llvm::ArrayRef;
@@ -60,6 +62,12 @@ Letters plait::proof::countLetters(size_t rank) {
 /// Whether the dimensions are the result's, in order and without repetition.
 static bool isIdentity(const Letters &letters) {
   return llvm::equal(letters, llvm::seq<int>(0, letters.size()));
+}
+
+/// Whether no letter is there twice either.
+static bool isAscending(const Letters &letters) {
+  return std::adjacent_find(letters.begin(), letters.end(),
+                            std::greater_equal<int>()) == letters.end();
 }
 
 static bool isEqual(const Argument &a, const Argument &b) {
@@ -99,15 +107,16 @@ static llvm::hash_code computeHash(const Term &term) {
 }
 
 /// The hash tells most apart before anything else is looked at.
-bool Terms::ByContent::isEqual(const Term *a, const Term *b) {
+bool Terms::ByContent::isEqual(const Entry &one, const Entry &other) {
+  const Term *a = one.term, *b = other.term;
   if (a == b)
     return true;
   auto isTerm = [](const Term *term) {
-    return term != getEmptyKey() && term != getTombstoneKey();
+    return term != Address::getEmptyKey() && term != Address::getTombstoneKey();
   };
-  return isTerm(a) && isTerm(b) && a->hash == b->hash && a->kind == b->kind &&
-         a->name.data() == b->name.data() && a->attrs == b->attrs &&
-         a->shape == b->shape &&
+  return one.hash == other.hash && isTerm(a) && isTerm(b) &&
+         a->kind == b->kind && a->name.data() == b->name.data() &&
+         a->attrs == b->attrs && a->shape == b->shape &&
          llvm::equal(a->arguments, b->arguments, ::isEqual);
 }
 
@@ -116,20 +125,20 @@ bool Terms::ByContent::isEqual(const Term *a, const Term *b) {
 /// 2. A term that is known is returned as it was made: `origin` and `inClaim`
 ///    are those of the first.
 /// 3. Another one is added to a deque, in which terms do not move.
-const Term *Terms::intern(Term term) {
+const Term *Terms::intern(Term &&term) {
   // 1. The name.
   if (!term.name.empty())
     term.name = names.insert(term.name).first->getKey();
   // 2. Known?
-  term.hash = computeHash(term);
-  if (auto found = known.find(&term); found != known.end())
-    return *found;
+  size_t hash = computeHash(term);
+  if (auto found = known.find({&term, hash}); found != known.end())
+    return found->term;
   // 3. New.
   term.id = terms.size();
   term.inClaim = isClaim;
   term.origin = origin;
   const Term *kept = &terms.emplace_back(std::move(term));
-  known.insert(kept);
+  known.insert({kept, hash});
   return kept;
 }
 
@@ -203,7 +212,8 @@ std::optional<double> Term::getNumber() const {
 /// Callers number letters as they like; in the term they become 0, 1, … without
 /// gaps, so that the same expression in other letters is the same term.
 /// Arguments must have no two equal entries for a sum.
-Expression Terms::finish(Term::Kind kind, SmallVector<Argument, 2> arguments) {
+Expression Terms::finish(Term::Kind kind,
+                         SmallVector<Argument, 2> &&arguments) {
   SmallVector<int64_t> extents; // by letter, -1: there is none
   for (const Argument &argument : arguments)
     for (auto [letter, extent] :
@@ -242,10 +252,14 @@ Expression Terms::finish(Term::Kind kind, SmallVector<Argument, 2> arguments) {
 /// 3. What has become zero goes (S3).
 /// The sort is stable, so that factors are added in the order in which they
 /// were given. What a residual is the sum of grows with each layer: nothing of
-/// it is copied twice.
+/// it is copied twice. A sum of one term in its own order of letters is that
+/// term, which callers with a factor leave to this.
 Expression Terms::sum(ArrayRef<Argument> given) {
   if (noted)
     return note({Call::Sum, {}, {}, SmallVector<Argument, 2>(given)});
+  if (given.size() == 1 && given[0].factor == 1 &&
+      isAscending(given[0].letters))
+    return {given[0].term, given[0].letters};
   SmallVector<Argument, 2> all;
   size_t count = 0;
   for (const Argument &argument : given)

@@ -66,8 +66,6 @@ struct Term {
   llvm::SmallVector<int64_t, 4> shape = {};
   /// In the order of creation, so that output does not depend on addresses.
   unsigned id = 0;
-  /// Made of all above but the id.
-  llvm::hash_code hash = 0;
   /// Whether the claim computes it.
   bool inClaim = false;
   /// The first op that computes it; null: none does.
@@ -142,21 +140,31 @@ public:
   findStrangers() const;
 
 private:
-  const Term *intern(Term term);
+  const Term *intern(Term &&term);
   Expression note(Call call);
   const Term *roundTotal(const Term *term);
-  Expression finish(Term::Kind kind, llvm::SmallVector<Argument, 2> arguments);
+  Expression finish(Term::Kind kind,
+                    llvm::SmallVector<Argument, 2> &&arguments);
 
+  /// A term in the table of all. The hash stands beside it: looking for it in
+  /// terms that lie anywhere takes longer than the rest.
+  struct Entry {
+    const Term *term;
+    size_t hash;
+  };
   /// Finds a term by what it says, and not by its address.
-  struct ByContent : llvm::DenseMapInfo<const Term *> {
-    static unsigned getHashValue(const Term *term) {
-      return static_cast<unsigned>(size_t(term->hash));
+  struct ByContent {
+    using Address = llvm::DenseMapInfo<const Term *>;
+    static Entry getEmptyKey() { return {Address::getEmptyKey(), 0}; }
+    static Entry getTombstoneKey() { return {Address::getTombstoneKey(), 0}; }
+    static unsigned getHashValue(const Entry &entry) {
+      return static_cast<unsigned>(entry.hash);
     }
-    static bool isEqual(const Term *a, const Term *b);
+    static bool isEqual(const Entry &a, const Entry &b);
   };
 
   std::deque<Term> terms;
-  llvm::DenseSet<const Term *, ByContent> known;
+  llvm::DenseSet<Entry, ByContent> known;
   llvm::StringSet<> names;
   const Term *unit = nullptr; // the number 1; null: nobody has asked for it
   std::vector<Call> *noted = nullptr;

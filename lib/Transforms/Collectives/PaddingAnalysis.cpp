@@ -63,6 +63,14 @@ findDims(ArrayRef<FactorRule::DimFactors> tensors, int factor) {
   return found;
 }
 
+/// Whether values of `type` have padding. A model has many values of few types.
+bool PaddingAnalysis::isUneven(Type type) {
+  auto [known, isNew] = uneven.try_emplace(type, false);
+  if (isNew)
+    known->second = !getPadding(mesh, type).empty();
+  return known->second;
+}
+
 /// Looks at all tensors of the op: where one dimension along the factor is
 /// split unevenly, an op may have to deal with padding even if another tensor
 /// is whole.
@@ -86,6 +94,8 @@ bool PaddingAnalysis::isPadded(const FactorRule &rule, Operation *op,
 
 SmallVector<Padding> PaddingAnalysis::getCleared(Value value) const {
   SmallVector<Padding> result;
+  if (cleared.empty())
+    return result;
   for (const Padding &padding : getPadding(mesh, value.getType()))
     // What was cleared for one user may have become zero by what others had
     // cleared before it.
@@ -179,8 +189,13 @@ LogicalResult PaddingAnalysis::maskReduced(ShardableOpInterface op,
 
 /// Finds of each padded factor first the masks that a reduction needs, then
 /// what the results hold: getRangesAlong() knows of a mask as soon as it is
-/// asked for.
+/// asked for. A factor has the extent of its dimensions, so that where all
+/// blocks are even no factor is padded.
 LogicalResult PaddingAnalysis::visit(ShardableOpInterface op) {
+  auto isPaddedType = [&](Type type) { return isUneven(type); };
+  if (llvm::none_of(op->getOperandTypes(), isPaddedType) &&
+      llvm::none_of(op->getResultTypes(), isPaddedType))
+    return success();
   FactorRule rule = op.getFactorRule();
   for (auto [index, factor] : llvm::enumerate(rule.factors)) {
     if (!isPadded(rule, op, index))

@@ -56,6 +56,7 @@ public:
 private:
   using Place = std::pair<mlir::Value, int64_t>; // and a dimension of it
 
+  bool isUneven(mlir::Type type);
   bool isPadded(const FactorRule &rule, mlir::Operation *op, int factor);
   void define(mlir::Value value, int64_t dim, NumberRange range);
   void clear(mlir::Value value, int64_t dim);
@@ -69,6 +70,7 @@ private:
 
   mlir::func::FuncOp function;
   dist::MeshOp mesh;
+  llvm::DenseMap<mlir::Type, bool> uneven; // whether values have padding
   /// The numbers that ops leave in padding, before it is cleared.
   llvm::DenseMap<Place, NumberRange> ranges;
   llvm::DenseSet<Place> cleared;

@@ -21,6 +21,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <deque>
 #include <limits>
 
 namespace plait {
@@ -230,9 +231,9 @@ LogicalResult Partitioner::partitionOps() {
     return failure();
   Block &body = function.getBody().front();
   // 1.
-  std::vector<std::pair<Operation *, Global>> ops;
+  std::deque<std::pair<Operation *, Global>> ops; // moves none of them
   for (Operation &op : body)
-    ops.push_back({&op, describe(&op)});
+    ops.emplace_back(&op, describe(&op));
   // 2. The list holds no op that is inserted on the way.
   localizeTypes();
   for (auto &[op, global] : ops)

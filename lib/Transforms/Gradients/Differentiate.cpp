@@ -153,12 +153,18 @@ void Differentiator::findActive() {
 /// A gradient counts as work of its primal's layer: recomputation and kernels
 /// go by layers.
 void Differentiator::tagNewOps(Operation *source) {
-  for (Operation *op : recorder.ops) {
-    op->setAttr(nn::kBackwardAttr, builder.getUnitAttr());
-    if (Attribute layer =
-            source ? source->getAttr(nn::kLayerAttr) : Attribute())
-      op->setAttr(nn::kLayerAttr, layer);
-  }
+  NamedAttrList tags;
+  tags.set(nn::kBackwardAttr, builder.getUnitAttr());
+  if (Attribute layer = source ? source->getAttr(nn::kLayerAttr) : Attribute())
+    tags.set(nn::kLayerAttr, layer);
+  // Each tag that is set by itself makes a dictionary.
+  DictionaryAttr all = tags.getDictionary(builder.getContext());
+  for (Operation *op : recorder.ops)
+    if (op->getRawDictionaryAttrs().empty())
+      op->setDiscardableAttrs(all);
+    else
+      for (NamedAttribute tag : all)
+        op->setAttr(tag.getName(), tag.getValue());
   recorder.ops.clear();
 }
 

@@ -67,20 +67,18 @@ Shape spaceOf(Operation *op) {
 struct Unit {
   SmallVector<Operation *> ops;
   Shape space;
-  bool closed = false;                         // takes no further ops
+  bool closed = false, hasTotal = false; // takes no more ops; one sumsAll()
   Operation *first = nullptr, *last = nullptr; // in the program's order
 
   void add(Operation *op) {
     ops.push_back(op);
+    hasTotal = hasTotal || sumsAll(op);
     if (!first || op->isBeforeInBlock(first))
       first = op;
     if (!last || last->isBeforeInBlock(op))
       last = op;
   }
-  void clear() {
-    ops.clear();
-    first = last = nullptr;
-  }
+  void clear() { *this = {{}, std::move(space), closed}; }
 };
 
 /// A column reduction that others may share a kernel with.
@@ -132,6 +130,7 @@ private:
 
   Block &body;
   OpBuilder builder;
+  bool hasComparisons = false; // most functions compare nothing
   std::vector<Unit> units;
   llvm::DenseMap<Operation *, int> unitOf;
   Spans spans;                 // of units
@@ -168,6 +167,7 @@ llvm::SetVector<Operation *> Former::findSources(Operation *op) {
 void Former::createUnits() {
   llvm::DenseMap<Attribute, SmallVector<SlotOpInterface>> accesses;
   for (Operation &op : body) {
+    hasComparisons = hasComparisons || op.hasTrait<ComparesFloats>();
     if (isFree(&op) && llvm::none_of(op.getUses(), needsMemory))
       continue;
     llvm::SetVector<Operation *> earlier = findSources(&op);
@@ -226,7 +226,7 @@ bool Former::hasOuterPath(int from, int to) {
 /// Whether `op` works on the rows of `unit`.
 bool Former::fits(const Unit &unit, Operation *op) {
   // Such a sum makes a kernel sequential.
-  if (sumsAll(op) != llvm::any_of(unit.ops, sumsAll))
+  if (sumsAll(op) != unit.hasTotal)
     return false;
   Shape space = spaceOf(op);
   ArrayRef<int64_t> own(space), other(unit.space);
@@ -252,7 +252,7 @@ bool Former::joinsCompared(ArrayRef<Operation *> ops,
              });
     });
   };
-  return reads(ops, more) || reads(more, ops);
+  return hasComparisons && (reads(ops, more) || reads(more, ops));
 }
 
 /// Whether a kernel can compute all these ops, as it can any sum of numbers.
@@ -323,9 +323,9 @@ StringRef Former::findObstacle(Operation *op, int target) {
     return "what comes between the two is in neither";
   if (fitOneKernel(unit.ops, op))
     return "";
-  bool isCompared = joinsCompared(unit.ops, op);
-  return isCompared ? "what is compared has to be stored before"
-                    : "no kernel computes both";
+  return joinsCompared(unit.ops, op)
+             ? "what is compared has to be stored before"
+             : "no kernel computes both";
 }
 
 /// Moves `op` into unit `target` if that is legal.

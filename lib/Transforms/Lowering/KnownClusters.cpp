@@ -34,10 +34,10 @@ bool plait::addNumbers(ArrayRef<Operation *> ops) {
   });
 }
 
-uintptr_t KnownClusters::kindOf(Operation *op) {
-  auto [known, isNew] = kindOfOp.try_emplace(op, 0);
+const KnownClusters::Known &KnownClusters::get(Operation *op) {
+  auto [entry, isNew] = known.try_emplace(op);
   if (!isNew)
-    return known->second;
+    return entry->second;
   Words words{wordOf(op->getName().getAsOpaquePointer()), op->getNumOperands()};
   for (Type type : op->getResultTypes())
     words.push_back(wordOf(type.getAsOpaquePointer()));
@@ -48,8 +48,9 @@ uintptr_t KnownClusters::kindOf(Operation *op) {
     words.push_back(wordOf(attribute.getName().getAsOpaquePointer()));
     words.push_back(wordOf(attribute.getValue().getAsOpaquePointer()));
   }
-  return known->second =
-             kinds.try_emplace(std::move(words), kinds.size()).first->second;
+  uintptr_t kind =
+      kinds.try_emplace(std::move(words), kinds.size()).first->second;
+  return entry->second = {kind, isFree(op)};
 }
 
 /// A free op is described where it is first read.
@@ -57,14 +58,14 @@ void KnownClusters::describe(OpOperand &use,
                              llvm::DenseMap<Value, uintptr_t> &numbers,
                              Words &words) {
   Value value = use.get();
-  auto [known, isNew] = numbers.try_emplace(value, numbers.size());
-  words.push_back(known->second);
+  auto [entry, isNew] = numbers.try_emplace(value, numbers.size());
+  words.push_back(entry->second);
   if (!isNew)
     return;
   Operation *source = value.getDefiningOp();
   words.push_back(wordOf(value.getType().getAsOpaquePointer()));
-  bool isCopied = source && isFree(source) && !needsMemory(use);
-  words.push_back(isCopied ? kindOf(source) + 1 : 0);
+  bool isCopied = source && get(source).isFree && !needsMemory(use);
+  words.push_back(isCopied ? get(source).kind + 1 : 0);
   if (!isCopied)
     return;
   for (OpOperand &operand : source->getOpOperands())
@@ -76,15 +77,15 @@ Copies KnownClusters::find(ArrayRef<Operation *> members,
   Words words{members.size()};
   llvm::DenseMap<Value, uintptr_t> numbers;
   for (Operation *op : members) {
-    words.push_back(kindOf(op));
+    words.push_back(get(op).kind);
     for (OpOperand &operand : op->getOpOperands())
       describe(operand, numbers, words);
     numbers.try_emplace(op->getResult(0), numbers.size());
   }
   for (Value output : outputs)
     words.push_back(numbers.lookup(output));
-  auto [known, isNew] = clusters.try_emplace(std::move(words), Copies::None);
+  auto [entry, isNew] = clusters.try_emplace(std::move(words), Copies::None);
   if (isNew)
-    known->second = findCopies(members, outputs);
-  return known->second;
+    entry->second = findCopies(members, outputs);
+  return entry->second;
 }

@@ -91,7 +91,7 @@ public:
   };
 
 private:
-  llvm::SmallVector<Range, 0> ranges;
+  llvm::SmallVector<Range, 2> ranges; // neighbours become one: few have more
 };
 
 /// Tells what is taken at which step: a segment tree over the steps, a node of

@@ -21,7 +21,7 @@
 #include "LetterRule.h"
 #include "plait/Dialect/NN/IR/NN.h"
 
-#include "llvm/ADT/MapVector.h"
+#include <array>
 
 using namespace mlir;
 using namespace plait;
@@ -53,24 +53,25 @@ FactorRule nn::elementwiseRule(Operation *op) {
 FactorRule nn::getLetterRule(ContractionOpInterface op,
                              ArrayRef<StringRef> operands) {
   FactorRule rule;
-  llvm::MapVector<char, int> factors;
+  StringRef result = op.getResultLetters();
+  std::array<int, 256> factors; // by letter
+  factors.fill(FactorRule::kNone);
   auto dimsOf = [&](StringRef letters) {
     FactorRule::DimFactors dims;
     for (char letter : letters) {
-      auto [it, isNew] = factors.try_emplace(letter, 0);
-      if (isNew) {
-        bool summed = !op.getResultLetters().contains(letter);
-        it->second = rule.add(std::string(1, letter),
-                              summed ? FactorKind::Sum : FactorKind::Parallel,
-                              op.getExtent(letter));
-      }
-      dims.push_back(it->second);
+      int &factor = factors[static_cast<unsigned char>(letter)];
+      if (factor == FactorRule::kNone)
+        factor = rule.add(std::string(1, letter),
+                          result.contains(letter) ? FactorKind::Parallel
+                                                  : FactorKind::Sum,
+                          op.getExtent(letter));
+      dims.push_back(factor);
     }
     return dims;
   };
   for (StringRef letters : operands)
     rule.operands.push_back(dimsOf(letters));
-  rule.results.push_back(dimsOf(op.getResultLetters()));
+  rule.results.push_back(dimsOf(result));
   return rule;
 }
 

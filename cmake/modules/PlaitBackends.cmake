@@ -48,6 +48,13 @@ find_program(PLAIT_NVCC nvcc HINTS ${hints} PATH_SUFFIXES bin)
 plait_choose_backend(CUDA PLAIT_CUDA_INCLUDE PLAIT_CUBLASLT_INCLUDE
                      PLAIT_NCCL_INCLUDE PLAIT_NVCC)
 
+# Names for profilers: NVTX, a header that comes with the CUDA toolkit.
+find_path(PLAIT_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ${hints}
+          PATH_SUFFIXES include)
+if(NOT PLAIT_NVTX_INCLUDE)
+  message(STATUS "NVTX: off, nvtx3/nvToolsExt.h was not found")
+endif()
+
 # Attention in one step on GPUs: cuDNN 9 and its header-only front end, which
 # scripts/install-deps.sh puts into the tests' Python environment.
 file(GLOB environment

@@ -18,7 +18,9 @@
 #include "Rank.h"
 
 #include "Futex.h"
+#include "NamedRange.h"
 #include "RankThreads.h"
+#include "StepNames.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/FloatInputs.h"
 #include "plait/Plan/InputWords.h"
@@ -96,6 +98,7 @@ Status Rank::enqueueStep(uint64_t number, StepScope stepScope) {
   bool records = graph && trains && stepsRun == 1;
   stepsRun += trains;
   isRecording = records;
+  NamedRange range([&] { return nameStep(number); });
   if (records)
     PLAIT_RETURN_IF_ERROR(graph->begin());
   if (walks || records)
@@ -225,20 +228,6 @@ const Rank::Walk &Rank::current() const {
   return main.at.waitsForStream ? beside : main;
 }
 
-/// The position may change while it is read: any thread asks.
-std::string Rank::describePosition() const {
-  const Position &at = current().at;
-  uint64_t number = at.number;
-  uint32_t action = at.action;
-  if (number == 0)
-    return "";
-  return "rank " + std::to_string(rank) +
-         (at.waits ? " waits in step " : " computes in step ") +
-         std::to_string(number) + ", " +
-         plan::describeAction(plan, mesh.index(rank, 0), action) +
-         locationOf(at, *program.actions()->Get(action));
-}
-
 /// Waits until the other stream has done `operation`.
 Status Rank::awaitOperation(Walk &walk, uint32_t operation) {
   Walk &other = &walk == &main ? beside : main;
@@ -352,6 +341,7 @@ Status Rank::runAction(Walk &walk, uint32_t index) {
     peer = partner.value_or(rank);
   }
   std::span<std::byte> buffer(memory->at(action.buffer()), action.bytes());
+  NamedRange range([&] { return plan::nameOf(action); }, walk.passes);
   switch (action.kind()) {
   case fb::ActionKind::Send:
     return operate(walk, [&] {
@@ -389,10 +379,12 @@ Status Rank::callFunction(Walk &walk, const fb::Action &action) {
     walk.at.functionStep = i;
     if (endsStep && i == update)
       PLAIT_RETURN_IF_ERROR(beginUpdate(walk));
-    if (!endsStep && !held)
+    // Not across beginUpdate(), which waits for all that was launched.
+    if (!held && !walk.passes && (!endsStep || i >= update))
       beginBatch(action.function(), i);
+    const fb::Step &step = *function.steps()->Get(i);
+    NamedRange range([&] { return describeStep(plan, step); }, walk.passes);
     PLAIT_RETURN_IF_ERROR(operate(walk, [&] {
-      const fb::Step &step = *function.steps()->Get(i);
       return isGuarded ? runGuarded(action, step, numbers[i])
                        : runStepOf(walk, action, step, numbers[i]);
     }));
@@ -577,22 +569,4 @@ Status Rank::runOuter(const fb::Action &action, const fb::OuterStep &step) {
                   .weights()
                   ->Get(mesh.index(rank, mesh.sitesAxis())));
   return device.outer(step, operands);
-}
-
-/// Tells where the step that runs comes from, as ", at …".
-std::string Rank::locationOf(const Position &at,
-                             const fb::Action &action) const {
-  if (plan::isTransfer(action))
-    return "";
-  const fb::Function &function = *program.functions()->Get(action.function());
-  uint32_t step = at.functionStep;
-  // Another thread may look at any time.
-  if (step >= length(function.steps()))
-    return ", '" + function.name()->str() + "'";
-  std::string result =
-      ", '" + function.name()->str() + "' step " + std::to_string(step);
-  uint32_t location = function.steps()->Get(step)->location();
-  if (location < length(plan.locations()))
-    result += ", at " + plan.locations()->Get(location)->str();
-  return result;
 }

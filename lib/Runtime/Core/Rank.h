@@ -179,6 +179,7 @@ private:
     return memory->at(action, ref);
   }
   std::string locationOf(const Position &at, const fb::Action &action) const;
+  std::string nameStep(uint64_t number) const;
   template <typename Work> Status await(Walk &walk, Work work);
 
   const fb::Plan &plan;

@@ -15,7 +15,7 @@
 
 #include "Timeline.h"
 
-#include "plait/Plan/Defaults.h"
+#include "Core/StepNames.h"
 #include "plait/Plan/Messages.h"
 #include "plait/Plan/Streams.h"
 
@@ -97,11 +97,7 @@ std::string Bars::describe(const fb::Program &program,
   const fb::Action &action = *program.actions()->Get(operation.action);
   std::string name = plan::nameOf(action);
   const fb::Step *step = operation.get(program);
-  if (!step)
-    return name;
-  if (step->location() < plan::length(plan.locations()))
-    return name + ": " + plan.locations()->Get(step->location())->str();
-  return name + ": " + plan::nameOf(*step);
+  return step ? name + ": " + describeStep(plan, *step) : name;
 }
 
 /// Bars come in the order of time. Joining only looks at the last one, which is

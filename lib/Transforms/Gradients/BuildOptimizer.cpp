@@ -29,6 +29,7 @@
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
+#include "plait/Plan/Communicators.h"
 #include "plait/Transforms/Passes.h"
 
 namespace plait {
@@ -128,6 +129,32 @@ void StepEnd::write(Value value, StepUnit &unit, Slot slot) {
     value = gatherRows(value, unit);
   }
   writeSlot(value, unit, slot);
+}
+
+/// Stores what an update has made. GPUs launch small gathers together that
+/// follow one another (plan::batchGathers), so that those of parameters come
+/// behind the updates of as many.
+void StepEnd::writeUpdated(Value value, StepUnit &unit, Slot slot) {
+  if (unit.pack || unit.get().getState() == unit.get().getSharding(slot)) {
+    write(value, unit, slot);
+    return;
+  }
+  auto type = cast<RankedTensorType>(value.getType());
+  uint64_t bytes =
+      type.getNumElements() * type.getElementTypeBitWidth() / CHAR_BIT;
+  if (heldBytes + bytes > plan::kMostBatched)
+    writeHeld();
+  held.push_back({value, unit, slot});
+  heldBytes += bytes;
+  if (heldBytes > plan::kMostBatched)
+    writeHeld();
+}
+
+void StepEnd::writeHeld() {
+  for (Held &one : held)
+    write(one.block, one.unit, one.slot);
+  held.clear();
+  heldBytes = 0;
 }
 
 /// A number that the runtime sets for each step, such as the learning rate.
@@ -275,9 +302,9 @@ void StepEnd::update(StepUnit &unit, Value gradientScale) {
   Value copy;
   if (use.hasCopy && !isGathered(unit))
     copy = nn.cast(updated.value, builder.getBF16Type());
-  write(updated.value, unit, Slot::Value);
+  writeUpdated(updated.value, unit, Slot::Value);
   if (copy)
-    write(copy, unit, Slot::Compute);
+    writeUpdated(copy, unit, Slot::Compute);
   for (auto [name, state] :
        llvm::zip(optimizer.getStates(use.isMatrix()), updated.state))
     write(state, unit, Slot::getState(name));
@@ -357,6 +384,7 @@ LogicalResult StepEnd::buildOptimizer() {
       update(alone, scale);
     }
   }
+  writeHeld();
   return endFunction();
 }
 

@@ -62,6 +62,8 @@ private:
   mlir::Value gatherRows(mlir::Value rows, StepUnit &unit);
   mlir::Value scatterRows(mlir::StringAttr axis, mlir::Value rows);
   void write(mlir::Value value, StepUnit &unit, nn::Slot slot);
+  void writeUpdated(mlir::Value value, StepUnit &unit, nn::Slot slot);
+  void writeHeld();
   mlir::Value step(llvm::StringRef name);
   mlir::Value total(llvm::StringRef name);
   mlir::Value sumOver(mlir::StringAttr axis, mlir::Value value,
@@ -102,6 +104,15 @@ private:
   MomentumFactors momentum; // where replicas send it
   mlir::Type reducedType; // of the elements of gradients while they are summed
   std::map<RuleKey, std::unique_ptr<UpdateRule>> rules;
+
+  /// A block that has been updated and not been gathered.
+  struct Held {
+    mlir::Value block;
+    StepUnit unit;
+    nn::Slot slot;
+  };
+  llvm::SmallVector<Held> held;
+  uint64_t heldBytes = 0; // of all blocks
   // False once a reshard could not be lowered; the error has been reported.
   // Asked at the end, so that the code that writes ops need not check each.
   bool canMove = true;

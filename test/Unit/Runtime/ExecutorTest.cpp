@@ -8,6 +8,7 @@
 #include "plait/Runtime/Executor.h"
 
 #include "Core/Guard.h"
+#include "Core/NamedRange.h"
 #include "TestPlan.h"
 #include "plait/Plan/Container.h"
 #include "plait/Runtime/Device.h"
@@ -493,6 +494,18 @@ TEST_F(ExecutorTest, RefusesMissingFeaturesAndSymbols) {
             std::string::npos);
   source.code[0]->target = "sparc";
   EXPECT_EQ(startError(), "plan has kernels but no code for x86_64");
+}
+
+TEST(NamedRange, AsksForNoNameWithoutAProfiler) {
+  bool isAsked = false;
+  {
+    NamedRange range([&] {
+      isAsked = true;
+      return "name";
+    });
+  }
+  EXPECT_FALSE(NamedRange::areWanted());
+  EXPECT_FALSE(isAsked);
 }
 
 TEST_F(ExecutorTest, CheckNeedsAReference) {

@@ -82,8 +82,6 @@ protected:
           if (!function.steps()->Get(i)->step_as_CollectiveStep())
             continue;
           ++collectives;
-          if (action->kind() == fb::ActionKind::Optimizer)
-            last[i] = i;
           ++launches;
           for (uint32_t end = last[i]; i < end; ++i)
             ++collectives;
@@ -124,6 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "--micro-batch 1 --precision bf16",
                       "--mesh dp=4 --zero 2 --global-batch 4 --seq 8 "
                       "--precision bf16",
+                      "--mesh dp=4 --zero 2 --global-batch 4 --seq 8",
                       "--mesh pp=2,dp=2 --zero 3 --global-batch 4 --seq 8 "
                       "--micro-batch 1"));
 

@@ -13,6 +13,7 @@ static const bool prepared = [] {
   for (const char *name : {"PLAIT_CUDA_DRIVER", "PLAIT_CUBLASLT", "PLAIT_NCCL"})
     setenv(name, PLAIT_FAKE_CUDA, /*overwrite=*/1);
   setenv("PLAIT_FAKE_GPUS", "8", 1);
+  setenv("NVTX_INJECTION64_PATH", PLAIT_FAKE_CUDA, 1);
   for (const char *name : {"RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
     unsetenv(name);
   return true;

@@ -138,11 +138,12 @@ static bool isGatheredAnew(const Operation &op) {
 /// Of communication over tp its time is no kernel's. It may be hidden by
 /// `beside` seconds of other matmuls; and be cut into pieces along with
 /// `matmul`, which makes or reads it (null: there is none). Returns what it
-/// needs of `beside`. Collectives of either backward pass count to the input
-/// gradient, which the next stage waits for.
+/// needs of `beside`. Collectives of a backward pass count to the input
+/// gradient, which the next stage waits for; those of gradients of weights that
+/// are apart to these.
 double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
                                  double beside) {
-  PassTime &pass = op.pass == Pass::Forward ? getPass(op) : input;
+  PassTime &pass = op.pass == Pass::Forward || split ? getPass(op) : input;
   double whole = collectiveSecondsOf(op);
   Cut best{1, whole, whole, 0, {}};
   bool sums = op.collective == CollectiveKind::AllReduce;
@@ -345,6 +346,7 @@ void BlockTimer::addAll() {
       delayed += seconds;
     if (op->kind != OperationKind::Collective) {
       computed += op->pass == Pass::Forward ? 0 : seconds;
+      passed += op->pass == Pass::Forward ? 0 : seconds;
       continue;
     }
     if (isDealt(*op)) {
@@ -359,6 +361,7 @@ void BlockTimer::addAll() {
                                   getBeside(*op, behind));
     delayed = std::max(0.0, delayed - hidden);
     computed = 0;
+    passed = collectiveSecondsOf(*op);
   }
 }
 
@@ -374,15 +377,17 @@ double BlockTimer::getBeside(const Operation &op,
   bool gathers = op.collective == CollectiveKind::AllGather;
   if (split)
     return delayed;
-  // What is gathered for gradients of weights alone is there from the start.
-  double seconds = gathers ? std::max(delayed, computed) : delayed;
+  // What is gathered for gradients of weights alone is there from the start, if
+  // it was left in this place and is not made again right here.
+  bool isThere = gathers && op.taken.values > 0 &&
+                 !offloadsActivations(context.configuration.offload);
+  double seconds = isThere ? std::max(delayed, computed) : delayed;
   for (const Operation &other : behind) {
     if (!gathers || other.kind == OperationKind::Collective ||
         (other.kind == OperationKind::Matmul &&
          other.pass == Pass::BackwardWeight))
       break;
-    if (other.kind == OperationKind::Matmul)
-      seconds += getCost(other).seconds;
+    seconds += getCost(other).seconds;
   }
   return seconds;
 }
@@ -408,8 +413,8 @@ StageTime BlockTimer::run() {
   time.memory = input.device.memory + weight.device.memory;
   time.launch = input.launch(framework.backwardHostSeconds) +
                 weight.launch(framework.backwardHostSeconds);
-  time.tensorBackward = input.collective;
-  time.expertsBackward = input.experts;
+  time.tensorBackward = input.collective + weight.collective;
+  time.expertsBackward = input.experts + weight.experts;
   time.contextBackward = input.context;
   time.fetchedInput = fetches[0].end(getClock(false), isLayer);
   time.fetchedWeight = fetches[1].end(getClock(true), isLayer);

@@ -299,7 +299,11 @@ void Estimator::breakDown(double withoutTransfers) {
 
 /// Adds the work of a virtual stage, behind which exchanges of replicas hide:
 /// not where it waits for copies itself, so that no copy makes a step shorter.
-void Estimator::addWork(const StageTime &time, StepLoad &load) const {
+void Estimator::addWork(const StageBlocks &stage, const StageTime &time,
+                        StepLoad &load) const {
+  load.stages.push_back(&stage);
+  for (const StageBlocks::Entry &entry : stage.entries)
+    load.times.push_back(&(*blockTimes[size_t(entry.recompute)])[entry.block]);
   bool splits = generator->splitsBackward;
   // What ZeRO 3 gathers ahead is beside what other axes exchange, but for the
   // ranks of cp.
@@ -322,13 +326,15 @@ void Estimator::addWork(const StageTime &time, StepLoad &load) const {
 StepLoad Estimator::getLoad(uint32_t rank) const {
   const schedule::Problem &problem = pipeline.getProblem();
   StepLoad load;
-  load.stages = stagesOf(rank);
+  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
+    uint32_t stage = problem.stageOf(rank, chunk);
+    addWork(stages[stage], result.stages[stage], load);
+  }
   load.parameters = countParameters(work, load.stages);
   load.tied = countTied(work, load.stages);
   load.microbatches = problem.microbatches;
   load.hasLoss = rank == problem.rankOf(problem.stages * problem.chunks - 1);
-  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
-    addWork(result.stages[problem.stageOf(rank, chunk)], load);
+  load.splits = generator->splitsBackward;
   return load;
 }
 

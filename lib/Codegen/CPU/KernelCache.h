@@ -13,6 +13,9 @@
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringRef.h"
 
+#include <optional>
+#include <string>
+
 namespace plait::codegen {
 
 /// Files of machine code in the folder that the environment variable

@@ -51,7 +51,7 @@ ModelProfile::Model *ModelProfile::getModel(int64_t batch) {
 }
 
 /// Copies a model into the context of the other thread, on first use; null
-/// where that cannot be.
+/// where it cannot be imported or copied, which diagnostics have said.
 ModelProfile::Model *ModelProfile::getCopy(int64_t batch) {
   std::unique_ptr<Model> &copy = copies[batch];
   Model *model = copy ? nullptr : getModel(batch);
@@ -65,11 +65,13 @@ ModelProfile::Model *ModelProfile::getCopy(int64_t batch) {
   std::string bytes;
   llvm::raw_string_ostream stream(bytes);
   ParserConfig config(beside.get(), /*verifyAfterParse=*/false);
-  if (failed(writeBytecodeToFile(*model->module, stream)))
+  OwningOpRef<ModuleOp> module;
+  if (succeeded(writeBytecodeToFile(*model->module, stream)))
+    module = parseSourceString<ModuleOp>(bytes, config);
+  if (!module) {
+    model->module->emitError("the model cannot be copied for another thread");
     return nullptr;
-  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(bytes, config);
-  if (!module)
-    return nullptr;
+  }
   copy = std::make_unique<Model>(*model, std::move(module));
   return copy.get();
 }

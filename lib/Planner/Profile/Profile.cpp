@@ -306,7 +306,7 @@ static LogicalResult keep(Diagnostic &diagnostic, std::string &reason) {
 }
 
 /// Measures `blocks` of the model at the larger size, of which `model` is a
-/// copy in a context that nobody else uses. `reason` is the first one to fail.
+/// copy in a context that nobody else uses. `reason` gets the first error.
 FailureOr<ModelProfile::Sizes>
 ModelProfile::measureLarge(const Model &model, ArrayRef<int64_t> blocks,
                            double sequences, const planner::Degrees &degrees,
@@ -439,10 +439,8 @@ ModelProfile::measureNew(Degree &degree, const std::vector<BlockKey> &keys,
   if (blocks.empty())
     return findHalves(degree, small, degrees);
   Model *copy = getCopy(kLarge * degrees.experts);
-  if (!copy) {
-    degree.refusal = "the model is of a dialect that cannot be copied";
+  if (!copy)
     return {};
-  }
   std::string reason;
   auto large = std::async(std::launch::async, [&] {
     return measureLarge(*copy, blocks, sequences, degrees, reason);

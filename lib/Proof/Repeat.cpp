@@ -145,8 +145,7 @@ static bool saysNothing(StringRef name) {
          name == plan::kPlacesAttr || name.starts_with("plait.");
 }
 
-/// Of ops that have properties these are the discardable ones, and all of
-/// others.
+/// Compares what stands beside properties, which is all where there are none.
 static bool haveSameAttrs(Operation *a, Operation *b) {
   DictionaryAttr own = a->getRawDictionaryAttrs(),
                  other = b->getRawDictionaryAttrs();

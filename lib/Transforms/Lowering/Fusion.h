@@ -126,7 +126,7 @@ public:
 
   /// Forgets the ops of a function, which may change and be erased from then
   /// on. As long as they are known their operands alone may change.
-  void endFunction() { known.clear(); }
+  void endFunction() { kindOfOp.clear(); }
 
   /// Returns what findCopies() does.
   Copies find(llvm::ArrayRef<mlir::Operation *> members,
@@ -135,18 +135,12 @@ public:
 private:
   using Words = std::vector<uintptr_t>;
 
-  /// What is asked of an op again and again.
-  struct Known {
-    uintptr_t kind;
-    bool isFree;
-  };
-
-  const Known &get(mlir::Operation *op);
+  uintptr_t kindOf(mlir::Operation *op);
   void describe(mlir::OpOperand &use,
                 llvm::DenseMap<mlir::Value, uintptr_t> &numbers, Words &words);
 
   std::map<Words, uintptr_t> kinds; // of ops without their operands
-  llvm::DenseMap<mlir::Operation *, Known> known;
+  llvm::DenseMap<mlir::Operation *, uintptr_t> kindOfOp;
   std::map<Words, Copies> clusters;
 };
 

@@ -34,10 +34,10 @@ bool plait::addNumbers(ArrayRef<Operation *> ops) {
   });
 }
 
-const KnownClusters::Known &KnownClusters::get(Operation *op) {
-  auto [entry, isNew] = known.try_emplace(op);
+uintptr_t KnownClusters::kindOf(Operation *op) {
+  auto [known, isNew] = kindOfOp.try_emplace(op, 0);
   if (!isNew)
-    return entry->second;
+    return known->second;
   Words words{wordOf(op->getName().getAsOpaquePointer()), op->getNumOperands()};
   for (Type type : op->getResultTypes())
     words.push_back(wordOf(type.getAsOpaquePointer()));
@@ -48,9 +48,8 @@ const KnownClusters::Known &KnownClusters::get(Operation *op) {
     words.push_back(wordOf(attribute.getName().getAsOpaquePointer()));
     words.push_back(wordOf(attribute.getValue().getAsOpaquePointer()));
   }
-  uintptr_t kind =
-      kinds.try_emplace(std::move(words), kinds.size()).first->second;
-  return entry->second = {kind, isFree(op)};
+  return known->second =
+             kinds.try_emplace(std::move(words), kinds.size()).first->second;
 }
 
 /// A free op is described where it is first read.
@@ -58,14 +57,14 @@ void KnownClusters::describe(OpOperand &use,
                              llvm::DenseMap<Value, uintptr_t> &numbers,
                              Words &words) {
   Value value = use.get();
-  auto [entry, isNew] = numbers.try_emplace(value, numbers.size());
-  words.push_back(entry->second);
+  auto [known, isNew] = numbers.try_emplace(value, numbers.size());
+  words.push_back(known->second);
   if (!isNew)
     return;
   Operation *source = value.getDefiningOp();
   words.push_back(wordOf(value.getType().getAsOpaquePointer()));
-  bool isCopied = source && get(source).isFree && !needsMemory(use);
-  words.push_back(isCopied ? get(source).kind + 1 : 0);
+  bool isCopied = source && isFree(source) && !needsMemory(use);
+  words.push_back(isCopied ? kindOf(source) + 1 : 0);
   if (!isCopied)
     return;
   for (OpOperand &operand : source->getOpOperands())
@@ -77,15 +76,15 @@ Copies KnownClusters::find(ArrayRef<Operation *> members,
   Words words{members.size()};
   llvm::DenseMap<Value, uintptr_t> numbers;
   for (Operation *op : members) {
-    words.push_back(get(op).kind);
+    words.push_back(kindOf(op));
     for (OpOperand &operand : op->getOpOperands())
       describe(operand, numbers, words);
     numbers.try_emplace(op->getResult(0), numbers.size());
   }
   for (Value output : outputs)
     words.push_back(numbers.lookup(output));
-  auto [entry, isNew] = clusters.try_emplace(std::move(words), Copies::None);
+  auto [known, isNew] = clusters.try_emplace(std::move(words), Copies::None);
   if (isNew)
-    entry->second = findCopies(members, outputs);
-  return entry->second;
+    known->second = findCopies(members, outputs);
+  return known->second;
 }

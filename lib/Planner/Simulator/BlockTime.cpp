@@ -241,7 +241,12 @@ void BlockTimer::recompute(StageTime &time) const {
   if (kind != Recompute::Full)
     return;
   const Framework &framework = context.framework();
-  const PassTime &again = framework.recomputesRead ? read : forward;
+  PassTime again = framework.recomputesRead ? read : forward;
+  // Its first collective over cp has beside it what the layer above has left.
+  double left = !split && context.hasHost() && !context.queuesContext()
+                    ? std::min(delayed, again.context / 2)
+                    : 0;
+  again.context -= left;
   double seconds = again.seconds(framework.hostSeconds) - again.gathered;
   double experts = again.experts - again.gathered;
   // Communication of the forward pass that runs again counts as communication
@@ -262,6 +267,11 @@ void BlockTimer::recompute(StageTime &time) const {
   for (size_t i = 0; context.notes && i < exchanged.size(); ++i) {
     Exchange exchange = exchanged[i];
     exchange.moment = Moment::Backward;
+    if (exchange.axis == Axis::CP) {
+      double hidden = std::min(left, exchange.seconds - exchange.hidden);
+      exchange.hidden += hidden;
+      left -= hidden;
+    }
     if (i < exchangedRead || !framework.recomputesRead)
       context.note(exchange);
   }
@@ -312,8 +322,9 @@ Operation BlockTimer::getGather(const Operation &op) const {
   return gather;
 }
 
-/// Recomputation has a block's inputs alone, at its beginning.
-void BlockTimer::fetch(const Operation &op) {
+/// Recomputation has a block's inputs alone, at its beginning. `beside` are
+/// seconds since the clock that the operation waits for other ranks.
+void BlockTimer::fetch(const Operation &op, double beside) {
   if (op.pass == Pass::Forward || kind == Recompute::Full ||
       !offloadsActivations(context.configuration.offload))
     return;
@@ -321,7 +332,7 @@ void BlockTimer::fetch(const Operation &op) {
   bool isWeight = split && op.pass == Pass::BackwardWeight;
   if (taken.values > 0)
     fetches[isWeight].add(toCopies(taken, context).getSeconds(context),
-                          getClock(isWeight));
+                          getClock(isWeight) + beside);
 }
 
 /// The collectives with the matmuls around them.
@@ -330,15 +341,21 @@ void BlockTimer::addAll() {
   for (auto op = ops.begin(); op != ops.end(); ++op) {
     if (isThere(*op))
       continue;
-    fetch(*op);
+    bool isAttention = op->kind == OperationKind::Attention;
+    if (!isAttention)
+      fetch(*op, 0);
     bool isMatmul = op->kind == OperationKind::Matmul;
     if (isMatmul && op->pass == Pass::Forward) {
       read = forward;
       exchangedRead = exchanged.size();
     }
-    if (op->kind == OperationKind::Attention && op->pass == Pass::Forward)
+    if (isAttention && op->pass == Pass::Forward)
       untilAttention = forward.device.seconds;
+    double waited = input.context;
     double seconds = add(*op);
+    // Ranks of cp exchange as much before an attention as behind it.
+    if (isAttention)
+      fetch(*op, (waited - input.context) / 2 - seconds);
     // What is sent to its owner is not moved (DelayMatmuls.cpp). Half of a
     // backward pass has its gathers from the start.
     if (isMatmul && op->pass == Pass::BackwardWeight &&

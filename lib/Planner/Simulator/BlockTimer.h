@@ -135,7 +135,7 @@ private:
   double add(const Operation &op);
   double addCollective(const Operation &op, const Operation *matmul,
                        double beside);
-  void fetch(const Operation &op);
+  void fetch(const Operation &op, double beside);
   double getClock(bool isWeight) const {
     return split ? (isWeight ? weight : input).busy()
                  : input.busy() + weight.busy();

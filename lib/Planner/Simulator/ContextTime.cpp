@@ -52,11 +52,18 @@ double BlockTimer::addContext(const Operation &op, CollectiveKind kind,
 double BlockTimer::contextSeconds(const Operation &op) {
   if (options.sequenceParts == 1 || op.again)
     return 0;
+  double seconds = 0;
   if (options.contextHeads)
-    return exchangeSeconds(op);
-  if (!context.framework().gathersContext)
+    seconds = exchangeSeconds(op);
+  else if (!context.framework().gathersContext)
     return ringSeconds(op);
-  return gatherSeconds(op) + (context.isReordered() ? reorderSeconds(op) : 0);
+  else
+    seconds =
+        gatherSeconds(op) + (context.isReordered() ? reorderSeconds(op) : 0);
+  // Gradients of weights have come behind the first collective, all of them.
+  if (op.pass != Pass::Forward && !split)
+    delayed = 0;
+  return seconds;
 }
 
 /// Keys and values are brought into order once they are gathered, and their
@@ -97,10 +104,14 @@ double BlockTimer::gatherSeconds(const Operation &op) {
                           : hides ? work
                                   : 0);
   }
-  if (!forward)
-    seconds += addContext(op, CollectiveKind::ReduceScatter, bytes,
-                          getReaderSeconds(op));
-  return seconds;
+  if (forward)
+    return seconds;
+  // Nothing else has taken the gradients of weights that are left.
+  double one = collectiveSeconds(CollectiveKind::ReduceScatter, bytes,
+                                 context.group(Axis::CP), context.cluster);
+  double left = repeated && !split ? std::min(one, delayed) : 0;
+  return seconds + addContext(op, CollectiveKind::ReduceScatter, bytes,
+                              getReaderSeconds(op) + left);
 }
 
 /// Seconds of the last matmul in front of an attention of the forward pass, if

@@ -367,11 +367,30 @@ StepLoad Estimator::getHeaviestLoad() const {
   return load;
 }
 
+/// Runs the order once more with what each stage waits for, which other ranks
+/// then wait for in turn. Without a pipeline, and on processors, it is a sum.
+std::optional<double> Estimator::getWaited() {
+  const Framework &framework = context.framework();
+  bool waits = configuration.zero >= 2 && framework.overlapsParts &&
+               framework.dividesParameters && context.hasHost();
+  if (!waits || context.boundsCuts || configuration.mesh[Axis::PP] == 1)
+    return std::nullopt;
+  std::vector<StageCost> costs = getStageCosts();
+  for (size_t i = 0; i < costs.size(); ++i) {
+    PassWaits stage = getWaitsBeside(stages[i], result.stages[i]);
+    costs[i].forward += stage.forward;
+    costs[i].backwardInput += stage.backward;
+    costs[i].backwardWeight += stage.weights;
+  }
+  return pipeline.run(costs, transfer).seconds - result.pipelineSeconds;
+}
+
 /// In the order in which a step goes on behind its pipeline: the slowest
 /// replica is waited for, gradients are exchanged, the optimizer runs. All
 /// ranks do it at the same time, so that the heaviest one counts.
 void Estimator::timeStep() {
   StepLoad load = getHeaviestLoad();
+  load.waited = getWaited();
   result.waitSeconds =
       getWaitShare(configuration, context.training) * result.pipelineSeconds;
   result.dataSeconds = getDataSeconds(load, context);

@@ -80,6 +80,7 @@ private:
   StageTime timeStage(const StageBlocks &stage);
   PassWaits getWaitsBeside(const StageBlocks &stage,
                            const StageTime &time) const;
+  std::optional<double> getWaited();
   void addCopies(const StageBlocks &stage, StageTime &time) const;
   void addPacking(double parameters, StageTime &time) const;
   Status check();

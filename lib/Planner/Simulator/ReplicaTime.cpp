@@ -309,7 +309,8 @@ static double getShardedSeconds(const Divided &divided, const StepLoad &load,
   divided.gatherBackward.note(Moment::Backward, m, parts.backward, context);
   divided.reduce.note(Moment::Backward, reductions,
                       parts.reduced * m / reductions, context);
-  return m * parts.getSeconds();
+  return load.waited ? *load.waited + m * parts.slowdown
+                     : m * parts.getSeconds();
 }
 
 /// Whether parameters of ZeRO 1 and 2 are gathered beside the forward pass.
@@ -359,7 +360,8 @@ static double getReducedSeconds(const Divided &divided, const StepLoad &load,
   }
   double times = framework.addsUpParts ? double(load.microbatches) : 1;
   divided.reduce.note(Moment::Backward, times, backward.exposed, context);
-  return times * (backward.exposed + backward.slowdown) +
+  double waited = load.waited.value_or(times * backward.exposed);
+  return waited + times * backward.slowdown +
          getGatherSeconds(divided.gather, divided.gather.getSeconds() / kParts,
                           load, context);
 }

@@ -37,18 +37,21 @@ double planner::getWaitShare(const Configuration &configuration,
 
 namespace {
 
-/// Pieces that come from another place, are updated and go back, one behind the
-/// other in each of three streams. One goes into the place of the one before
-/// the last, which has to be back there by then. So a large one beside
-/// small ones waits for its own copies.
+/// Pieces, each of some tensors, that come from another place, are updated and
+/// go back, one behind the other in each of three streams. One goes into the
+/// place of the one before the last, of which all tensors but the last have to
+/// be back there by then. So a large one beside small ones waits for its own
+/// copies.
 struct OffloadedPieces {
-  double fetched = 0, updated = 0, back = 0, before = 0; // until when
+  double tensors;
+  double fetched = 0, updated = 0, back = 0; // until when
+  double room = 0, next = 0; // for a piece and for the next one: from when on
 
   void add(double copying, double updating) {
-    fetched = std::max(fetched, before) + copying;
+    fetched = std::max(fetched, room) + copying;
     updated = std::max(fetched, updated) + updating;
-    before = back;
     back = std::max(updated, back) + copying;
+    room = std::exchange(next, back - copying / tensors);
   }
 };
 
@@ -68,7 +71,7 @@ static double getCopySeconds(double moved, double updated, const StepLoad &load,
   }
   // State and masters are tensors of their own.
   double launches = moved / sizeof(float) * device.launchSeconds;
-  OffloadedPieces pieces;
+  OffloadedPieces pieces{std::max(1.0, moved / sizeof(float))};
   forEachFetched(load, context, [&](double elements) {
     pieces.add(launches + elements * moved / rate,
                memoryCost(elements * updated, device).seconds);

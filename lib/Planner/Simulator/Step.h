@@ -11,6 +11,8 @@
 #include "BlockTime.h"
 #include "Memory.h"
 
+#include <optional>
+
 namespace plait::planner {
 
 /// The rank of the pipeline that holds the most parameters.
@@ -28,6 +30,9 @@ struct StepLoad {
   std::vector<const StageBlocks *> stages;
   /// The seconds of each entry of these, one after the other.
   std::vector<const StageTime *> times;
+  /// Seconds that the pipeline takes longer because passes wait for what ZeRO
+  /// exchanges; without: all passes of the rank wait one by one.
+  std::optional<double> waited = std::nullopt;
 };
 
 /// Returns the part of the pipeline's time that the slowest replica, of those

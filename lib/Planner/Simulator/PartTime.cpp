@@ -100,10 +100,12 @@ void Streams::gather(const Run &run) {
   next.assign(count, 0);
   for (size_t i = 0; i < count; ++i) {
     size_t part = run.isBackward && run.again == 0 ? count - 1 - i : i;
+    const Replicated &made = run.parts[part].gather;
+    if (made.getSeconds() == 0)
+      continue;
     double free = part < done.size() ? done[part] : times.clock;
     double ready = run.again > 0 ? free : std::max(free, times.gathered);
-    times.gathered = next[part] =
-        send(run.parts[part].gather, ready, /*inwards=*/true);
+    times.gathered = next[part] = send(made, ready, /*inwards=*/true);
   }
 }
 
@@ -153,10 +155,14 @@ void Streams::reduce(const Run &run, size_t part) {
 /// Whether the last block has taken as long in each stream that was used.
 bool Streams::isSteady(const Times &before) const {
   double taken = times.clock - before.clock;
-  return std::ranges::all_of(kAxes, [&](const AxisFacts &facts) {
-    double used = times.free[facts.axis] - before.free[facts.axis];
-    return used == 0 || std::abs(used - taken) < 1e-6 * taken;
-  });
+  auto isSo = [&](double passed) {
+    return passed == 0 || std::abs(passed - taken) < 1e-6 * taken;
+  };
+  return isSo(times.gathered - before.gathered) &&
+         isSo(times.added - before.added) &&
+         std::ranges::all_of(kAxes, [&](const AxisFacts &facts) {
+           return isSo(times.free[facts.axis] - before.free[facts.axis]);
+         });
 }
 
 /// As if `count` blocks more had taken what the last one has since `before`.

@@ -19,7 +19,10 @@
 #include "GatherBatch.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <ranges>
+#include <tuple>
 #include <vector>
 
 using namespace plait;
@@ -37,12 +40,14 @@ struct Part {
 /// Blocks that are alike, in one pass.
 struct Run {
   int count = 1;
-  std::vector<Part> parts; // in the order of the forward pass
-  double again = 0;        // seconds of what is computed again before it
+  /// In the order of the forward pass; alike blocks share them.
+  std::shared_ptr<const std::vector<Part>> parts;
+  double again = 0;     // seconds of what is computed again before it
   double work = 0;      // seconds up to the gradient of its input, but for...
   double context = 0;   // what ranks of cp wait for, in the stream of that axis
   double gradients = 0; // seconds of weights' gradients
   bool isBackward = false;
+  bool gathers = true;
   bool vectors = false, matrices = false; // whose gradients are reduced
 };
 
@@ -96,11 +101,11 @@ double Streams::send(const Replicated &made, double ready, bool inwards) {
 /// a layer is computed again, which takes more memory later, there is room for
 /// both.
 void Streams::gather(const Run &run) {
-  size_t count = run.parts.size();
+  size_t count = run.parts->size();
   next.assign(count, 0);
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; run.gathers && i < count; ++i) {
     size_t part = run.isBackward && run.again == 0 ? count - 1 - i : i;
-    const Replicated &made = run.parts[part].gather;
+    const Replicated &made = (*run.parts)[part].gather;
     if (made.getSeconds() == 0)
       continue;
     double free = part < done.size() ? done[part] : times.clock;
@@ -112,14 +117,14 @@ void Streams::gather(const Run &run) {
 /// Reductions keep the order of the parameters: where the last one is a bias,
 /// whose gradient the kernel at the layer's other end sums up, all are late.
 void Streams::compute(const Run &run) {
-  size_t count = run.parts.size();
+  size_t count = run.parts->size();
   double each = 1 / std::max(1.0, double(count));
   done.assign(count, 0);
   for (size_t i = 0; run.again > 0 && i < count; ++i) {
     wait(here[i]);
     work(each * run.again);
   }
-  bool isLate = run.isBackward && count > 0 && run.parts.back().isVector;
+  bool isLate = run.isBackward && count > 0 && run.parts->back().isVector;
   for (size_t i = 0; i < std::max<size_t>(1, count); ++i) {
     size_t part = run.isBackward ? count - 1 - i : i;
     if (i == count / 2 && run.context > 0) {
@@ -141,10 +146,10 @@ void Streams::compute(const Run &run) {
 
 /// What is reduced before is added up behind that.
 void Streams::reduce(const Run &run, size_t part) {
-  work(run.gradients / std::max(1.0, double(run.parts.size())));
-  if (run.parts.empty())
+  work(run.gradients / std::max(1.0, double(run.parts->size())));
+  if (run.parts->empty())
     return;
-  const Part &of = run.parts[part];
+  const Part &of = (*run.parts)[part];
   if (!(of.isVector ? run.vectors : run.matrices))
     return;
   wait(std::exchange(times.added,
@@ -202,72 +207,117 @@ double Streams::run(std::span<const Run> runs) {
 
 namespace {
 
+/// What is exchanged of the parameters of blocks, found once for those that are
+/// alike.
+class PartFinder {
+public:
+  using Parts = std::shared_ptr<const std::vector<Part>>;
+
+  explicit PartFinder(const Context &context)
+      : context(context), exchanges(context) {}
+
+  /// Of a pass that has read a tied table before, or not; it then has.
+  Parts find(const StageBlocks::Entry &entry, bool isFirst, bool isBackward,
+             bool &isTableThere);
+
+private:
+  std::vector<Part> make(const StageBlocks::Entry &entry, bool isFirst,
+                         bool isBackward, bool &isTableThere);
+  Part makePart(const ParameterGroup &group, const StageBlocks::Entry &entry,
+                bool isRead);
+
+  using Key = std::tuple<decltype(StageBlocks::Entry::block), Recompute, bool>;
+  const Context &context;
+  ExchangesAlone exchanges;
+  GatherBatch batch;
+  std::map<Key, Parts> known; // but for blocks with a tied table
+};
+
 /// The passes of one virtual stage.
 class StagePasses {
 public:
   StagePasses(const StageBlocks &stage, std::span<const StageTime *const> times,
-              bool splits, const Context &context)
-      : stage(stage), times(times), splits(splits), context(context) {}
+              bool splits, PartFinder &finder)
+      : stage(stage), times(times), splits(splits), finder(finder) {}
 
   void run(PassWaits &waits);
 
 private:
   Run makeRun(size_t entry, bool isBackward);
-  Part makePart(const ParameterGroup &group, const StageBlocks::Entry &entry,
-                bool isRead);
 
   const StageBlocks &stage;
   std::span<const StageTime *const> times; // by entry
   bool splits;
-  const Context &context;
-  GatherBatch batch;
+  PartFinder &finder;
   bool isTableThere = false; // a tied one, in this pass
 };
 
 } // namespace
 
 /// What replicas compress is summed at the end of the step.
-Part StagePasses::makePart(const ParameterGroup &group,
-                           const StageBlocks::Entry &entry, bool isRead) {
+Part PartFinder::makePart(const ParameterGroup &group,
+                          const StageBlocks::Entry &entry, bool isRead) {
   Part part;
   part.isVector = group.sizes.size() == 1;
-  double bytes = group.elements * elementBytes(context.training.precision);
+  const ExchangesAlone::Both &alone = exchanges.get(group);
   if (context.zero(group.experts) >= 3 && isRead) {
-    part.gather =
-        getReplicated(CollectiveKind::AllGather, bytes, group.experts, context);
+    part.gather = alone.gather;
+    double bytes = group.elements * elementBytes(context.training.precision);
     if (context.hasHost())
       part.gather = batch.add(part.gather, bytes, group, &entry, context);
   }
   if (group.frozen || context.training.compress.isOn())
     return part;
-  part.reduce = getReplicated(CollectiveKind::ReduceScatter,
-                              group.elements * context.reducedBytes(),
-                              group.experts, context);
+  part.reduce = alone.reduce;
   if (context.configuration.microbatches(context.training) > 1)
     part.adding = getAddingCost(group, context).seconds;
   return part;
 }
 
 /// Of a tied table ZeRO 2 reduces one sum.
-Run StagePasses::makeRun(size_t entry, bool isBackward) {
-  const StageBlocks::Entry &at = stage.entries[entry];
-  Run run;
-  run.count = at.count;
-  run.isBackward = isBackward;
+std::vector<Part> PartFinder::make(const StageBlocks::Entry &entry,
+                                   bool isFirst, bool isBackward,
+                                   bool &isTableThere) {
+  std::vector<Part> parts;
   batch = {};
   for (const ParameterGroup &group :
-       context.block(at.block, at.recompute).parameters) {
+       context.block(entry.block, entry.recompute).parameters) {
     if (!context.dividesByStage(group))
       continue;
-    bool isRead =
-        !isBackward || (at.recompute == Recompute::Full ? group.readAgain
-                                                        : group.readBackward);
+    bool isRead = !isBackward ||
+                  (entry.recompute == Recompute::Full ? group.readAgain
+                                                      : group.readBackward);
     isRead &= !group.tied || !isTableThere;
-    Part &part = run.parts.emplace_back(makePart(group, at, isRead));
+    Part &part = parts.emplace_back(makePart(group, entry, isRead));
     isTableThere |= group.tied && isRead;
-    if (group.tied && context.zero(group.experts) < 3 && entry > 0)
+    if (group.tied && context.zero(group.experts) < 3 && !isFirst)
       part.reduce = {};
   }
+  return parts;
+}
+
+PartFinder::Parts PartFinder::find(const StageBlocks::Entry &entry,
+                                   bool isFirst, bool isBackward,
+                                   bool &isTableThere) {
+  auto make = [&] {
+    return std::make_shared<const std::vector<Part>>(
+        this->make(entry, isFirst, isBackward, isTableThere));
+  };
+  const Block &block = context.block(entry.block, entry.recompute);
+  if (std::ranges::any_of(block.parameters, &ParameterGroup::tied))
+    return make();
+  Parts &parts = known[{entry.block, entry.recompute, isBackward}];
+  if (!parts)
+    parts = make();
+  return parts;
+}
+
+Run StagePasses::makeRun(size_t entry, bool isBackward) {
+  Run run;
+  run.count = stage.entries[entry].count;
+  run.isBackward = isBackward;
+  run.parts =
+      finder.find(stage.entries[entry], entry == 0, isBackward, isTableThere);
   return run;
 }
 
@@ -292,8 +342,7 @@ void StagePasses::run(PassWaits &waits) {
       later.vectors = false;
       later.matrices = true;
       later.gradients = times[i]->backwardWeight;
-      for (Part &part : later.parts)
-        part.gather = {};
+      later.gathers = false;
     } else {
       run.gradients = times[i]->backwardWeight;
     }
@@ -308,10 +357,10 @@ void StagePasses::run(PassWaits &waits) {
 
 PassWaits planner::getPassWaits(const StepLoad &load, const Context &context) {
   PassWaits waits;
+  PartFinder finder(context);
   std::span<const StageTime *const> times = load.times;
   for (const StageBlocks *stage : load.stages) {
-    StagePasses(*stage, times.first(stage->entries.size()), load.splits,
-                context)
+    StagePasses(*stage, times.first(stage->entries.size()), load.splits, finder)
         .run(waits);
     times = times.subspan(stage->entries.size());
   }

@@ -84,7 +84,7 @@ const Result<Probe> &Bounds::getProbeOf(const Work &work,
   auto &probe =
       latest->second[size_t(configuration.contextParallel)][size_t(kind)]
                     [splits][size_t(configuration.offload.activations)]
-                    [copiesBesideGathers(configuration)];
+                    [copiesBesideGathers(configuration, splits)];
   if (!probe)
     probe = std::make_unique<Result<Probe>>(
         kind == Recompute::Auto ? makeLeastProbe(work, configuration, splits)
@@ -156,7 +156,7 @@ Result<Probe> Bounds::makeProbe(const Work &work,
   one.recompute = kind;
   one.mesh = withOneReplica(one.mesh);
   one.mesh[Axis::PP] = one.chunks = 1;
-  one.zero = copiesBesideGathers(configuration) ? 3 : 0;
+  one.zero = copiesBesideGathers(configuration, splits) ? 3 : 0;
   one.layers.clear();
   // Any schedule of the class: with one stage they run the same actions.
   one.schedule = splits ? "zb-h1" : "1f1b";

@@ -59,9 +59,12 @@ struct Probe {
 };
 
 /// Whether copies may take nothing, however long they are: they go on while
-/// passes wait for what ZeRO 3 gathers, which a probe knows nothing of.
-inline bool copiesBesideGathers(const Configuration &configuration) {
-  return configuration.zero >= 3 && offloadsActivations(configuration.offload);
+/// passes wait for what ZeRO 3 gathers, and halves of them for what ZeRO 2
+/// reduces, which a probe knows nothing of.
+inline bool copiesBesideGathers(const Configuration &configuration,
+                                bool splits) {
+  return configuration.zero >= (splits ? 2 : 3) &&
+         offloadsActivations(configuration.offload);
 }
 
 /// One microbatch through the stages of a pipeline, as they are cut: whatever

@@ -138,11 +138,12 @@ static bool isGatheredAnew(const Operation &op) {
 /// Of communication over tp its time is no kernel's. It may be hidden by
 /// `beside` seconds of other matmuls; and be cut into pieces along with
 /// `matmul`, which makes or reads it (null: there is none). Returns what it
-/// needs of `beside`. Collectives of either backward pass count to the input
-/// gradient, which the next stage waits for.
+/// needs of `beside`. Collectives of a backward pass count to the input
+/// gradient, which the next stage waits for; those of gradients of weights that
+/// are apart to these.
 double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
                                  double beside) {
-  PassTime &pass = op.pass == Pass::Forward ? getPass(op) : input;
+  PassTime &pass = op.pass == Pass::Forward || split ? getPass(op) : input;
   double whole = collectiveSecondsOf(op);
   Cut best{1, whole, whole, 0, {}};
   bool sums = op.collective == CollectiveKind::AllReduce;
@@ -240,7 +241,12 @@ void BlockTimer::recompute(StageTime &time) const {
   if (kind != Recompute::Full)
     return;
   const Framework &framework = context.framework();
-  const PassTime &again = framework.recomputesRead ? read : forward;
+  PassTime again = framework.recomputesRead ? read : forward;
+  // Its first collective over cp has beside it what the layer above has left.
+  double left = !split && context.hasHost() && !context.queuesContext()
+                    ? std::min(delayed, again.context / 2)
+                    : 0;
+  again.context -= left;
   double seconds = again.seconds(framework.hostSeconds) - again.gathered;
   double experts = again.experts - again.gathered;
   // Communication of the forward pass that runs again counts as communication
@@ -261,6 +267,11 @@ void BlockTimer::recompute(StageTime &time) const {
   for (size_t i = 0; context.notes && i < exchanged.size(); ++i) {
     Exchange exchange = exchanged[i];
     exchange.moment = Moment::Backward;
+    if (exchange.axis == Axis::CP) {
+      double hidden = std::min(left, exchange.seconds - exchange.hidden);
+      exchange.hidden += hidden;
+      left -= hidden;
+    }
     if (i < exchangedRead || !framework.recomputesRead)
       context.note(exchange);
   }
@@ -311,8 +322,9 @@ Operation BlockTimer::getGather(const Operation &op) const {
   return gather;
 }
 
-/// Recomputation has a block's inputs alone, at its beginning.
-void BlockTimer::fetch(const Operation &op) {
+/// Recomputation has a block's inputs alone, at its beginning. `beside` are
+/// seconds since the clock that the operation waits for other ranks.
+void BlockTimer::fetch(const Operation &op, double beside) {
   if (op.pass == Pass::Forward || kind == Recompute::Full ||
       !offloadsActivations(context.configuration.offload))
     return;
@@ -320,7 +332,7 @@ void BlockTimer::fetch(const Operation &op) {
   bool isWeight = split && op.pass == Pass::BackwardWeight;
   if (taken.values > 0)
     fetches[isWeight].add(toCopies(taken, context).getSeconds(context),
-                          getClock(isWeight));
+                          getClock(isWeight) + beside);
 }
 
 /// The collectives with the matmuls around them.
@@ -329,15 +341,21 @@ void BlockTimer::addAll() {
   for (auto op = ops.begin(); op != ops.end(); ++op) {
     if (isThere(*op))
       continue;
-    fetch(*op);
+    bool isAttention = op->kind == OperationKind::Attention;
+    if (!isAttention)
+      fetch(*op, 0);
     bool isMatmul = op->kind == OperationKind::Matmul;
     if (isMatmul && op->pass == Pass::Forward) {
       read = forward;
       exchangedRead = exchanged.size();
     }
-    if (op->kind == OperationKind::Attention && op->pass == Pass::Forward)
+    if (isAttention && op->pass == Pass::Forward)
       untilAttention = forward.device.seconds;
+    double waited = input.context;
     double seconds = add(*op);
+    // Ranks of cp exchange as much before an attention as behind it.
+    if (isAttention)
+      fetch(*op, (waited - input.context) / 2 - seconds);
     // What is sent to its owner is not moved (DelayMatmuls.cpp). Half of a
     // backward pass has its gathers from the start.
     if (isMatmul && op->pass == Pass::BackwardWeight &&
@@ -345,6 +363,7 @@ void BlockTimer::addAll() {
       delayed += seconds;
     if (op->kind != OperationKind::Collective) {
       computed += op->pass == Pass::Forward ? 0 : seconds;
+      passed += op->pass == Pass::Forward ? 0 : seconds;
       continue;
     }
     if (isDealt(*op)) {
@@ -359,6 +378,7 @@ void BlockTimer::addAll() {
                                   getBeside(*op, behind));
     delayed = std::max(0.0, delayed - hidden);
     computed = 0;
+    passed = collectiveSecondsOf(*op);
   }
 }
 
@@ -374,15 +394,17 @@ double BlockTimer::getBeside(const Operation &op,
   bool gathers = op.collective == CollectiveKind::AllGather;
   if (split)
     return delayed;
-  // What is gathered for gradients of weights alone is there from the start.
-  double seconds = gathers ? std::max(delayed, computed) : delayed;
+  // What is gathered for gradients of weights alone is there from the start, if
+  // it was left in this place and is not made again right here.
+  bool isThere = gathers && op.taken.values > 0 &&
+                 !offloadsActivations(context.configuration.offload);
+  double seconds = isThere ? std::max(delayed, computed) : delayed;
   for (const Operation &other : behind) {
     if (!gathers || other.kind == OperationKind::Collective ||
         (other.kind == OperationKind::Matmul &&
          other.pass == Pass::BackwardWeight))
       break;
-    if (other.kind == OperationKind::Matmul)
-      seconds += getCost(other).seconds;
+    seconds += getCost(other).seconds;
   }
   return seconds;
 }
@@ -408,8 +430,8 @@ StageTime BlockTimer::run() {
   time.memory = input.device.memory + weight.device.memory;
   time.launch = input.launch(framework.backwardHostSeconds) +
                 weight.launch(framework.backwardHostSeconds);
-  time.tensorBackward = input.collective;
-  time.expertsBackward = input.experts;
+  time.tensorBackward = input.collective + weight.collective;
+  time.expertsBackward = input.experts + weight.experts;
   time.contextBackward = input.context;
   time.fetchedInput = fetches[0].end(getClock(false), isLayer);
   time.fetchedWeight = fetches[1].end(getClock(true), isLayer);

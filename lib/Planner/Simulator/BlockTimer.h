@@ -135,7 +135,7 @@ private:
   double add(const Operation &op);
   double addCollective(const Operation &op, const Operation *matmul,
                        double beside);
-  void fetch(const Operation &op);
+  void fetch(const Operation &op, double beside);
   double getClock(bool isWeight) const {
     return split ? (isWeight ? weight : input).busy()
                  : input.busy() + weight.busy();
@@ -160,6 +160,7 @@ private:
   double delayed = 0; // weights' gradients so far that are beside no collective
   double untilAttention = 0; // what a forward pass computes before one
   double computed = 0; // what the backward pass computes since the last one
+  double passed = 0;   // the same, and the last one itself
   /// Exchanges of the forward pass, where they are noted, and how many of them
   /// come before that matmul.
   std::vector<Exchange> exchanged;

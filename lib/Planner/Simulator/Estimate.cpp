@@ -299,7 +299,11 @@ void Estimator::breakDown(double withoutTransfers) {
 
 /// Adds the work of a virtual stage, behind which exchanges of replicas hide:
 /// not where it waits for copies itself, so that no copy makes a step shorter.
-void Estimator::addWork(const StageTime &time, StepLoad &load) const {
+void Estimator::addWork(const StageBlocks &stage, const StageTime &time,
+                        StepLoad &load) const {
+  load.stages.push_back(&stage);
+  for (const StageBlocks::Entry &entry : stage.entries)
+    load.times.push_back(&(*blockTimes[size_t(entry.recompute)])[entry.block]);
   bool splits = generator->splitsBackward;
   // What ZeRO 3 gathers ahead is beside what other axes exchange, but for the
   // ranks of cp.
@@ -322,13 +326,15 @@ void Estimator::addWork(const StageTime &time, StepLoad &load) const {
 StepLoad Estimator::getLoad(uint32_t rank) const {
   const schedule::Problem &problem = pipeline.getProblem();
   StepLoad load;
-  load.stages = stagesOf(rank);
+  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
+    uint32_t stage = problem.stageOf(rank, chunk);
+    addWork(stages[stage], result.stages[stage], load);
+  }
   load.parameters = countParameters(work, load.stages);
   load.tied = countTied(work, load.stages);
   load.microbatches = problem.microbatches;
   load.hasLoss = rank == problem.rankOf(problem.stages * problem.chunks - 1);
-  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
-    addWork(result.stages[problem.stageOf(rank, chunk)], load);
+  load.splits = generator->splitsBackward;
   return load;
 }
 
@@ -361,11 +367,30 @@ StepLoad Estimator::getHeaviestLoad() const {
   return load;
 }
 
+/// Runs the order once more with what each stage waits for, which other ranks
+/// then wait for in turn. Without a pipeline, and on processors, it is a sum.
+std::optional<double> Estimator::getWaited() {
+  const Framework &framework = context.framework();
+  bool waits = configuration.zero >= 2 && framework.overlapsParts &&
+               framework.dividesParameters && context.hasHost();
+  if (!waits || context.boundsCuts || configuration.mesh[Axis::PP] == 1)
+    return std::nullopt;
+  std::vector<StageCost> costs = getStageCosts();
+  for (size_t i = 0; i < costs.size(); ++i) {
+    PassWaits stage = getWaitsBeside(stages[i], result.stages[i]);
+    costs[i].forward += stage.forward;
+    costs[i].backwardInput += stage.backward;
+    costs[i].backwardWeight += stage.weights;
+  }
+  return pipeline.run(costs, transfer).seconds - result.pipelineSeconds;
+}
+
 /// In the order in which a step goes on behind its pipeline: the slowest
 /// replica is waited for, gradients are exchanged, the optimizer runs. All
 /// ranks do it at the same time, so that the heaviest one counts.
 void Estimator::timeStep() {
   StepLoad load = getHeaviestLoad();
+  load.waited = getWaited();
   result.waitSeconds =
       getWaitShare(configuration, context.training) * result.pipelineSeconds;
   result.dataSeconds = getDataSeconds(load, context);

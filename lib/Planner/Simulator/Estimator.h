@@ -10,6 +10,7 @@
 
 #include "BlockTime.h"
 #include "Memory.h"
+#include "PartTime.h"
 #include "Pipeline.h"
 #include "Step.h"
 #include "plait/Schedule/Generators.h"
@@ -77,8 +78,9 @@ private:
   void cut(Recompute kind);
   StageBlocks makeStage(size_t stage, const Recomputation::Stage &kinds) const;
   StageTime timeStage(const StageBlocks &stage);
-  PartSeconds getGatheredBeside(const StageBlocks &stage,
-                                const StageTime &time) const;
+  PassWaits getWaitsBeside(const StageBlocks &stage,
+                           const StageTime &time) const;
+  std::optional<double> getWaited();
   void addCopies(const StageBlocks &stage, StageTime &time) const;
   void addPacking(double parameters, StageTime &time) const;
   Status check();
@@ -105,7 +107,8 @@ private:
   void sumUp();
   /// Returns that of one rank of the pipeline; a tied table counts as shared.
   StepLoad getLoad(uint32_t rank) const;
-  void addWork(const StageTime &time, StepLoad &load) const;
+  void addWork(const StageBlocks &stage, const StageTime &time,
+               StepLoad &load) const;
   StepLoad getHeaviestLoad() const;
   bool sharesTied() const;
   // ListExchanges.cpp.

@@ -48,20 +48,21 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
 }
 
 /// Returns what passes of `stage`, which take `time`, wait for of ZeRO's
-/// exchanges. Of what the stages of a cut gather a bound knows nothing.
-PartSeconds Estimator::getGatheredBeside(const StageBlocks &stage,
-                                         const StageTime &time) const {
-  if (context.boundsCuts && configuration.zero >= 3) {
-    PartSeconds all;
-    all.forward = all.backward = std::numeric_limits<double>::infinity();
-    return all;
+/// exchanges. Of what the stages of a cut exchange a bound knows nothing.
+PassWaits Estimator::getWaitsBeside(const StageBlocks &stage,
+                                    const StageTime &time) const {
+  if (configuration.zero < 2 || !context.framework().overlapsParts)
+    return {};
+  if (context.boundsCuts) {
+    constexpr double any = std::numeric_limits<double>::infinity();
+    return {any, any, any};
   }
   StepLoad load;
-  load.stages = {&stage};
+  addWork(stage, time, load);
   load.parameters = countParameters(work, load.stages);
   load.microbatches = configuration.microbatches(context.training);
-  addWork(time, load);
-  return getPartSeconds(load, context);
+  load.splits = generator->splitsBackward;
+  return getPassWaits(load, context);
 }
 
 /// What is kept goes to its place beside the forward pass and comes back beside
@@ -72,11 +73,11 @@ PartSeconds Estimator::getGatheredBeside(const StageBlocks &stage,
 void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
   if (!offloadsActivations(configuration.offload))
     return;
-  PartSeconds parts = getGatheredBeside(stage, time);
+  PassWaits waits = getWaitsBeside(stage, time);
   OffloadCopies copies = getCopies(stage, context);
   double all = copies.saved.getSeconds(context),
          last = copies.last.getSeconds(context);
-  time.copiedForward = std::max(last, all - time.forward - parts.forward);
+  time.copiedForward = std::max(last, all - time.forward - waits.forward);
   time.forward += time.copiedForward;
   // Two passes, or the two parts of one.
   bool splits = generator->splitsBackward;
@@ -93,7 +94,10 @@ void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
         std::max(isKnown ? time.fetchedWeight : 0,
                  copies.weights.getSeconds(context) - time.backwardWeight);
   }
-  time.copiedInput = std::max(0.0, time.copiedInput - parts.backward);
+  // Reductions end in the second half, or behind what is fetched of a layer.
+  if (configuration.zero >= 3)
+    time.copiedInput = std::max(0.0, time.copiedInput - waits.backward);
+  time.copiedWeight = std::max(0.0, time.copiedWeight - waits.weights);
   time.backwardInput += time.copiedInput;
   time.backwardWeight += time.copiedWeight;
 }

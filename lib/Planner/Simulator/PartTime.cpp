@@ -1,0 +1,368 @@
+//===- PartTime.cpp - Passes that wait for what ZeRO exchanges ------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A pass as streams run it, in the order of SpreadReplicas.cpp: one stream
+// computes, and each axis has one, in which nothing overtakes. A gather begins
+// once its like of the layer before the last has been used, whose memory it
+// takes. Gradients of weights come behind all else of a layer, and each is
+// reduced at once and added up behind the next one's reduction. Of a block its
+// parameters share the work evenly. Layers that repeat are run a few times, and
+// the line continued.
+//
+//===----------------------------------------------------------------------===//
+
+#include "PartTime.h"
+#include "GatherBatch.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <ranges>
+#include <tuple>
+#include <vector>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+/// What is exchanged of one parameter; nothing where counts are 0.
+struct Part {
+  Replicated gather, reduce;
+  double adding = 0;     // seconds, of what the reduction leaves
+  bool isVector = false; // whose gradient is no matmul
+};
+
+/// Blocks that are alike, in one pass.
+struct Run {
+  int count = 1;
+  /// In the order of the forward pass; alike blocks share them.
+  std::shared_ptr<const std::vector<Part>> parts;
+  double again = 0;     // seconds of what is computed again before it
+  double work = 0;      // seconds up to the gradient of its input, but for...
+  double context = 0;   // what ranks of cp wait for, in the stream of that axis
+  double gradients = 0; // seconds of weights' gradients
+  bool isBackward = false;
+  bool gathers = true;
+  bool vectors = false, matrices = false; // whose gradients are reduced
+};
+
+class Streams {
+public:
+  /// Returns the seconds that were waited for parameters and gradients.
+  double run(std::span<const Run> runs);
+
+private:
+  void gather(const Run &run);
+  void compute(const Run &run);
+  void reduce(const Run &run, size_t part);
+  double send(const Replicated &made, double ready, bool inwards);
+  struct Times {
+    PerAxis<double> free = {}; // from when on a stream is
+    double clock = 0, worked = 0;
+    double gathered = 0, added = 0; // when the last parameter or gradient is
+  };
+  bool isSteady(const Times &before) const;
+  void skip(const Times &before, int count);
+  void work(double seconds) {
+    times.clock += seconds;
+    times.worked += seconds;
+  }
+  void wait(double until) { times.clock = std::max(times.clock, until); }
+
+  Times times;
+  std::vector<double> here, next; // when parameters of a block are there
+  std::vector<double> done;       // when those of the last one have been used
+};
+
+} // namespace
+
+/// Axis after axis, for a gather the outermost first.
+double Streams::send(const Replicated &made, double ready, bool inwards) {
+  auto over = [&](const AxisFacts &facts) {
+    if (made.count[facts.axis] == 0)
+      return;
+    double &until = times.free[facts.axis];
+    ready = until = std::max(until, ready) + made.seconds[facts.axis];
+  };
+  if (inwards)
+    std::ranges::for_each(kAxes, over);
+  else
+    std::ranges::for_each(std::views::reverse(kAxes), over);
+  return ready;
+}
+
+/// In the order in which they are read, first of all by what is computed again.
+/// What was gathered over one axis alone lies where the next one's will; where
+/// a layer is computed again, which takes more memory later, there is room for
+/// both.
+void Streams::gather(const Run &run) {
+  size_t count = run.parts->size();
+  next.assign(count, 0);
+  for (size_t i = 0; run.gathers && i < count; ++i) {
+    size_t part = run.isBackward && run.again == 0 ? count - 1 - i : i;
+    const Replicated &made = (*run.parts)[part].gather;
+    if (made.getSeconds() == 0)
+      continue;
+    double free = part < done.size() ? done[part] : times.clock;
+    double ready = run.again > 0 ? free : std::max(free, times.gathered);
+    times.gathered = next[part] = send(made, ready, /*inwards=*/true);
+  }
+}
+
+/// Reductions keep the order of the parameters: where the last one is a bias,
+/// whose gradient the kernel at the layer's other end sums up, all are late.
+void Streams::compute(const Run &run) {
+  size_t count = run.parts->size();
+  double each = 1 / std::max(1.0, double(count));
+  done.assign(count, 0);
+  for (size_t i = 0; run.again > 0 && i < count; ++i) {
+    wait(here[i]);
+    work(each * run.again);
+  }
+  bool isLate = run.isBackward && count > 0 && run.parts->back().isVector;
+  for (size_t i = 0; i < std::max<size_t>(1, count); ++i) {
+    size_t part = run.isBackward ? count - 1 - i : i;
+    if (i == count / 2 && run.context > 0) {
+      wait(times.free[Axis::CP]);
+      work(run.context);
+      times.free[Axis::CP] = times.clock;
+    }
+    if (count > 0)
+      wait(here[part]);
+    work(each * run.work);
+    if (count > 0)
+      done[part] = times.clock;
+    if (!isLate)
+      reduce(run, part);
+  }
+  for (size_t i = count; isLate && i-- > 0;)
+    reduce(run, i);
+}
+
+/// What is reduced before is added up behind that.
+void Streams::reduce(const Run &run, size_t part) {
+  work(run.gradients / std::max(1.0, double(run.parts->size())));
+  if (run.parts->empty())
+    return;
+  const Part &of = (*run.parts)[part];
+  if (!(of.isVector ? run.vectors : run.matrices))
+    return;
+  wait(std::exchange(times.added,
+                     send(of.reduce, times.clock, /*inwards=*/false)));
+  work(of.adding);
+}
+
+/// Whether the last block has taken as long in each stream that was used.
+bool Streams::isSteady(const Times &before) const {
+  double taken = times.clock - before.clock;
+  auto isSo = [&](double passed) {
+    return passed == 0 || std::abs(passed - taken) < 1e-6 * taken;
+  };
+  return isSo(times.gathered - before.gathered) &&
+         isSo(times.added - before.added) &&
+         std::ranges::all_of(kAxes, [&](const AxisFacts &facts) {
+           return isSo(times.free[facts.axis] - before.free[facts.axis]);
+         });
+}
+
+/// As if `count` blocks more had taken what the last one has since `before`.
+void Streams::skip(const Times &before, int count) {
+  double taken = count * (times.clock - before.clock);
+  for (double Times::*time :
+       {&Times::clock, &Times::worked, &Times::gathered, &Times::added})
+    times.*time += count * (times.*time - before.*time);
+  for (const AxisFacts &facts : kAxes)
+    times.free[facts.axis] +=
+        count * (times.free[facts.axis] - before.free[facts.axis]);
+  for (std::vector<double> *some : {&next, &done})
+    for (double &time : *some)
+      time += taken;
+}
+
+double Streams::run(std::span<const Run> runs) {
+  if (!runs.empty())
+    gather(runs.front());
+  for (const Run &run : runs)
+    for (int i = 0; i < run.count; ++i) {
+      Times before = times;
+      std::swap(here, next);
+      if (i + 1 < run.count)
+        gather(run);
+      else if (&run != &runs.back())
+        gather(*(&run + 1));
+      compute(run);
+      // The last one is followed by another.
+      if (i + 2 < run.count && isSteady(before)) {
+        skip(before, run.count - i - 2);
+        i = run.count - 2;
+      }
+    }
+  return std::max(times.clock, times.added) - times.worked;
+}
+
+namespace {
+
+/// What is exchanged of the parameters of blocks, found once for those that are
+/// alike.
+class PartFinder {
+public:
+  using Parts = std::shared_ptr<const std::vector<Part>>;
+
+  explicit PartFinder(const Context &context)
+      : context(context), exchanges(context) {}
+
+  /// Of a pass that has read a tied table before, or not; it then has.
+  Parts find(const StageBlocks::Entry &entry, bool isFirst, bool isBackward,
+             bool &isTableThere);
+
+private:
+  std::vector<Part> make(const StageBlocks::Entry &entry, bool isFirst,
+                         bool isBackward, bool &isTableThere);
+  Part makePart(const ParameterGroup &group, const StageBlocks::Entry &entry,
+                bool isRead);
+
+  using Key = std::tuple<decltype(StageBlocks::Entry::block), Recompute, bool>;
+  const Context &context;
+  ExchangesAlone exchanges;
+  GatherBatch batch;
+  std::map<Key, Parts> known; // but for blocks with a tied table
+};
+
+/// The passes of one virtual stage.
+class StagePasses {
+public:
+  StagePasses(const StageBlocks &stage, std::span<const StageTime *const> times,
+              bool splits, PartFinder &finder)
+      : stage(stage), times(times), splits(splits), finder(finder) {}
+
+  void run(PassWaits &waits);
+
+private:
+  Run makeRun(size_t entry, bool isBackward);
+
+  const StageBlocks &stage;
+  std::span<const StageTime *const> times; // by entry
+  bool splits;
+  PartFinder &finder;
+  bool isTableThere = false; // a tied one, in this pass
+};
+
+} // namespace
+
+/// What replicas compress is summed at the end of the step.
+Part PartFinder::makePart(const ParameterGroup &group,
+                          const StageBlocks::Entry &entry, bool isRead) {
+  Part part;
+  part.isVector = group.sizes.size() == 1;
+  const ExchangesAlone::Both &alone = exchanges.get(group);
+  if (context.zero(group.experts) >= 3 && isRead) {
+    part.gather = alone.gather;
+    double bytes = group.elements * elementBytes(context.training.precision);
+    if (context.hasHost())
+      part.gather = batch.add(part.gather, bytes, group, &entry, context);
+  }
+  if (group.frozen || context.training.compress.isOn())
+    return part;
+  part.reduce = alone.reduce;
+  if (context.configuration.microbatches(context.training) > 1)
+    part.adding = getAddingCost(group, context).seconds;
+  return part;
+}
+
+/// Of a tied table ZeRO 2 reduces one sum.
+std::vector<Part> PartFinder::make(const StageBlocks::Entry &entry,
+                                   bool isFirst, bool isBackward,
+                                   bool &isTableThere) {
+  std::vector<Part> parts;
+  batch = {};
+  for (const ParameterGroup &group :
+       context.block(entry.block, entry.recompute).parameters) {
+    if (!context.dividesByStage(group))
+      continue;
+    bool isRead = !isBackward ||
+                  (entry.recompute == Recompute::Full ? group.readAgain
+                                                      : group.readBackward);
+    isRead &= !group.tied || !isTableThere;
+    Part &part = parts.emplace_back(makePart(group, entry, isRead));
+    isTableThere |= group.tied && isRead;
+    if (group.tied && context.zero(group.experts) < 3 && !isFirst)
+      part.reduce = {};
+  }
+  return parts;
+}
+
+PartFinder::Parts PartFinder::find(const StageBlocks::Entry &entry,
+                                   bool isFirst, bool isBackward,
+                                   bool &isTableThere) {
+  auto make = [&] {
+    return std::make_shared<const std::vector<Part>>(
+        this->make(entry, isFirst, isBackward, isTableThere));
+  };
+  const Block &block = context.block(entry.block, entry.recompute);
+  if (std::ranges::any_of(block.parameters, &ParameterGroup::tied))
+    return make();
+  Parts &parts = known[{entry.block, entry.recompute, isBackward}];
+  if (!parts)
+    parts = make();
+  return parts;
+}
+
+Run StagePasses::makeRun(size_t entry, bool isBackward) {
+  Run run;
+  run.count = stage.entries[entry].count;
+  run.isBackward = isBackward;
+  run.parts =
+      finder.find(stage.entries[entry], entry == 0, isBackward, isTableThere);
+  return run;
+}
+
+/// Gradients of vectors, which no matmul makes, end in the first half of a
+/// backward pass that is split.
+void StagePasses::run(PassWaits &waits) {
+  std::vector<Run> runs, apart;
+  for (size_t i = 0; i < stage.entries.size(); ++i) {
+    Run &run = runs.emplace_back(makeRun(i, /*isBackward=*/false));
+    run.context = times[i]->contextForward;
+    run.work = times[i]->forward - run.context;
+  }
+  waits.forward += Streams().run(runs);
+  runs.clear();
+  isTableThere = false;
+  for (size_t i = stage.entries.size(); i-- > 0;) {
+    Run &run = runs.emplace_back(makeRun(i, /*isBackward=*/true));
+    run.vectors = true;
+    run.matrices = !splits;
+    if (splits) {
+      Run &later = apart.emplace_back(run);
+      later.vectors = false;
+      later.matrices = true;
+      later.gradients = times[i]->backwardWeight;
+      later.gathers = false;
+    } else {
+      run.gradients = times[i]->backwardWeight;
+    }
+    if (stage.entries[i].recompute == Recompute::Full)
+      run.again = times[i]->recompute;
+    run.context = times[i]->contextBackward;
+    run.work = times[i]->backwardInput - run.again - run.context;
+  }
+  waits.backward += Streams().run(runs);
+  waits.weights += Streams().run(apart);
+}
+
+PassWaits planner::getPassWaits(const StepLoad &load, const Context &context) {
+  PassWaits waits;
+  PartFinder finder(context);
+  std::span<const StageTime *const> times = load.times;
+  for (const StageBlocks *stage : load.stages) {
+    StagePasses(*stage, times.first(stage->entries.size()), load.splits, finder)
+        .run(waits);
+    times = times.subspan(stage->entries.size());
+  }
+  return waits;
+}

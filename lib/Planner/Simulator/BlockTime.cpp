@@ -228,7 +228,7 @@ double BlockTimer::add(const Operation &op) {
 
 /// The inside of attention alone, or the whole forward pass with its
 /// communication.
-void BlockTimer::recompute(StageTime &time) const {
+void BlockTimer::recompute(BlockTime &time) const {
   // Scores that are kept otherwise are computed once more in front of the pass
   // that reads them; fused attention never kept any.
   if (kind == Recompute::Selective && !options.flashAttention &&
@@ -252,6 +252,7 @@ void BlockTimer::recompute(StageTime &time) const {
   // Communication of the forward pass that runs again counts as communication
   // of the backward pass, not as recomputation.
   time.recompute = seconds - again.collective - again.context - experts;
+  time.again = seconds - again.context;
   if (framework.recomputesRead && context.hasHost())
     time.early = seconds;
   // Attention that is computed again has waited for all gradients before it,
@@ -352,7 +353,9 @@ void BlockTimer::addAll() {
     if (isAttention && op->pass == Pass::Forward)
       untilAttention = forward.device.seconds;
     double waited = input.context;
+    double begin = getWorked(op->pass == Pass::Forward);
     double seconds = add(*op);
+    marker.add(*op, begin, begin + seconds);
     // Ranks of cp exchange as much before an attention as behind it.
     if (isAttention)
       fetch(*op, (waited - input.context) / 2 - seconds);
@@ -421,10 +424,11 @@ bool BlockTimer::canCut(const Operation &op, const Operation *matmul) const {
 
 /// The passes' sums, each no shorter than the host takes to issue its kernels;
 /// to the input gradient, which comes first, is added what is computed again.
-StageTime BlockTimer::run() {
+BlockTime BlockTimer::run() {
   addAll();
   const Framework &framework = context.framework();
-  StageTime time;
+  BlockTime time;
+  time.marks = marker.take(getWorked(/*isForward=*/false));
   time.backwardInput = input.seconds(framework.backwardHostSeconds);
   time.backwardWeight = weight.seconds(framework.backwardHostSeconds);
   time.memory = input.device.memory + weight.device.memory;
@@ -473,9 +477,9 @@ static BlockTimer makeTimer(const Block &block, const Context &context,
 
 /// Where what is cheap is computed again, the block is the one profiled that
 /// way; how much of its time that is, the difference to the plain block tells.
-StageTime planner::getBlockTime(int index, const Context &context, bool split,
+BlockTime planner::getBlockTime(int index, const Context &context, bool split,
                                 bool isLayer, Recompute kind) {
-  StageTime time =
+  BlockTime time =
       makeTimer(context.block(index, kind), context, split, isLayer, kind)
           .run();
   if (!context.recomputesCheap(kind))

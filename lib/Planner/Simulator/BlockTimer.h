@@ -99,9 +99,9 @@ public:
   BlockTimer(const Block &block, const Context &context, bool split,
              bool isLayer, Recompute kind)
       : block(block), context(context), split(split), isLayer(isLayer),
-        kind(kind), options(context.costOptions()) {}
+        kind(kind), options(context.costOptions()), marker(block, split) {}
 
-  StageTime run();
+  BlockTime run();
   /// Seconds of weights' gradients that the block leaves beside no collective.
   /// What layers like it leave, which come before it in a backward pass, is
   /// beside its own first ones.
@@ -109,7 +109,7 @@ public:
   void take(double left) { delayed = left; }
 
 private:
-  void recompute(StageTime &time) const;
+  void recompute(BlockTime &time) const;
   Cost getCost(const Operation &op) const;
   double collectiveSecondsOf(const Operation &op, int pieces = 1) const;
   double contextSeconds(const Operation &op);
@@ -140,6 +140,12 @@ private:
     return split ? (isWeight ? weight : input).busy()
                  : input.busy() + weight.busy();
   }
+  /// Seconds of the pass so far, without what ranks of cp wait for and without
+  /// gradients of weights.
+  double getWorked(bool isForward) const {
+    const PassTime &pass = isForward ? forward : input;
+    return pass.busy() - pass.context;
+  }
   double getBeside(const Operation &op,
                    std::span<const Operation> behind) const;
   bool overlaps(const Operation &op) const;
@@ -154,6 +160,7 @@ private:
   Recompute kind;
   CostOptions options;
   PassTime forward, input, weight;
+  PartMarker marker;
   PassTime anew; // of the forward pass, what every backward pass does itself
   PassTime read; // of `forward`, what comes before its last matmul
   Fetches fetches[2]; // of a backward pass, or of either half

@@ -34,7 +34,7 @@ using namespace plait::planner;
 
 /// Kept by kind, since fitting recomputation asks for the same blocks over and
 /// over.
-const std::vector<StageTime> &Estimator::timeBlocks(Recompute kind) {
+const std::vector<BlockTime> &Estimator::timeBlocks(Recompute kind) {
   BlockTimes::Times &times = blockTimes[size_t(kind)];
   bool splits = generator->splitsBackward;
   if (!times)
@@ -45,7 +45,7 @@ const std::vector<StageTime> &Estimator::timeBlocks(Recompute kind) {
 
 /// Seconds of what comes before the layers and of what comes after them.
 std::pair<double, double> Estimator::timeEnds(Recompute kind) {
-  const std::vector<StageTime> &times = timeBlocks(kind);
+  const std::vector<BlockTime> &times = timeBlocks(kind);
   double before = 0, after = 0;
   for (int i = 0; i < work.before; ++i)
     before += times[work.order[i]].sum();
@@ -63,7 +63,7 @@ void Estimator::cut(Recompute kind) {
     result.layers = configuration.layers;
     return;
   }
-  const std::vector<StageTime> &times = timeBlocks(kind);
+  const std::vector<BlockTime> &times = timeBlocks(kind);
   std::vector<double> costs(size_t(work.layers()));
   for (size_t i = 0; i < costs.size(); ++i)
     costs[i] = times[work.order[work.before + i]].sum();

@@ -72,7 +72,7 @@ private:
   OrderGoal getTypicalGoal() const;
   double countRoom(const schedule::Problem &problem) const;
   /// Returns times by block; they are computed when they are asked for.
-  const std::vector<StageTime> &timeBlocks(Recompute kind);
+  const std::vector<BlockTime> &timeBlocks(Recompute kind);
   std::pair<double, double> timeEnds(Recompute kind);
   /// Layers by virtual stage, for layers of which `kind` is recomputed.
   void cut(Recompute kind);

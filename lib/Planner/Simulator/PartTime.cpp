@@ -34,6 +34,7 @@ namespace {
 struct Part {
   Replicated gather, reduce;
   double adding = 0;     // seconds, of what the reduction leaves
+  bool isDivided = false;
   bool isVector = false; // whose gradient is no matmul
 };
 
@@ -42,13 +43,12 @@ struct Run {
   int count = 1;
   /// In the order of the forward pass; alike blocks share them.
   std::shared_ptr<const std::vector<Part>> parts;
-  double again = 0;     // seconds of what is computed again before it
-  double work = 0;      // seconds up to the gradient of its input, but for...
-  double context = 0;   // what ranks of cp wait for, in the stream of that axis
-  double gradients = 0; // seconds of weights' gradients
   bool isBackward = false;
   bool gathers = true;
-  bool vectors = false, matrices = false; // whose gradients are reduced
+  std::span<const PartMark> marks, againMarks;
+  double again = 0;   // seconds of what is computed again before it
+  double work = 0;    // seconds of all else, but for...
+  double context = 0; // what ranks of cp wait for, in the stream of that axis
 };
 
 class Streams {
@@ -59,7 +59,10 @@ public:
 private:
   void gather(const Run &run);
   void compute(const Run &run);
-  void reduce(const Run &run, size_t part);
+  void walk(const Run &run, std::span<const PartMark> marks, double seconds,
+            bool isAgain);
+  void wait(const Run &run);
+  void reduce(const Part &part);
   double send(const Replicated &made, double ready, bool inwards);
   struct Times {
     PerAxis<double> free = {}; // from when on a stream is
@@ -77,6 +80,7 @@ private:
   Times times;
   std::vector<double> here, next; // when parameters of a block are there
   std::vector<double> done;       // when those of the last one have been used
+  std::vector<const PartMark *> late; // gradients that come when a block ends
 };
 
 } // namespace
@@ -114,47 +118,67 @@ void Streams::gather(const Run &run) {
   }
 }
 
-/// Reductions keep the order of the parameters: where the last one is a bias,
-/// whose gradient the kernel at the layer's other end sums up, all are late.
-void Streams::compute(const Run &run) {
-  size_t count = run.parts->size();
-  double each = 1 / std::max(1.0, double(count));
-  done.assign(count, 0);
-  for (size_t i = 0; run.again > 0 && i < count; ++i) {
-    wait(here[i]);
-    work(each * run.again);
-  }
-  bool isLate = run.isBackward && count > 0 && run.parts->back().isVector;
-  for (size_t i = 0; i < std::max<size_t>(1, count); ++i) {
-    size_t part = run.isBackward ? count - 1 - i : i;
-    if (i == count / 2 && run.context > 0) {
-      wait(times.free[Axis::CP]);
-      work(run.context);
-      times.free[Axis::CP] = times.clock;
+/// Ranks of cp exchange in a stream of their own, and wait for it.
+void Streams::wait(const Run &run) {
+  if (run.context == 0)
+    return;
+  wait(times.free[Axis::CP]);
+  work(run.context);
+  times.free[Axis::CP] = times.clock;
+}
+
+/// Works for so many seconds. What is computed again reduces nothing. Where the
+/// last parameter is a bias, whose gradient the kernel at the layer's other end
+/// sums up, all gradients come behind that, since they keep their order.
+void Streams::walk(const Run &run, std::span<const PartMark> marks,
+                   double seconds, bool isAgain) {
+  const std::vector<Part> &parts = *run.parts;
+  bool isLate = run.isBackward && !parts.empty() && parts.back().isVector &&
+                parts.back().isDivided;
+  double all = 0; // of gradients
+  for (const PartMark &mark : marks)
+    all += mark.gradient;
+  double left = std::max(0.0, seconds - all), worked = 0;
+  auto make = [&](const PartMark &mark) {
+    work(mark.gradient);
+    if (parts[mark.parameter].isDivided)
+      reduce(parts[mark.parameter]);
+  };
+  late.clear();
+  for (const PartMark &mark : marks) {
+    double until = std::clamp(mark.seconds, worked, std::max(worked, left));
+    work(until - std::exchange(worked, until));
+    if (mark.what == PartMark::What::Attention) {
+      if (!isAgain)
+        wait(run);
+    } else if (mark.what == PartMark::What::Read) {
+      wait(here[mark.parameter]);
+    } else if (mark.what == PartMark::What::Used) {
+      done[mark.parameter] = times.clock;
+    } else if (isLate) {
+      late.push_back(&mark);
+    } else {
+      make(mark);
     }
-    if (count > 0)
-      wait(here[part]);
-    work(each * run.work);
-    if (count > 0)
-      done[part] = times.clock;
-    if (!isLate)
-      reduce(run, part);
   }
-  for (size_t i = count; isLate && i-- > 0;)
-    reduce(run, i);
+  work(left - worked);
+  std::ranges::sort(late, std::greater(), &PartMark::parameter);
+  for (const PartMark *mark : late)
+    make(*mark);
+}
+
+void Streams::compute(const Run &run) {
+  done.assign(run.parts->size(), 0);
+  if (run.again > 0)
+    walk(run, run.againMarks, run.again, /*isAgain=*/true);
+  walk(run, run.marks, run.work, /*isAgain=*/false);
 }
 
 /// What is reduced before is added up behind that.
-void Streams::reduce(const Run &run, size_t part) {
-  work(run.gradients / std::max(1.0, double(run.parts->size())));
-  if (run.parts->empty())
-    return;
-  const Part &of = (*run.parts)[part];
-  if (!(of.isVector ? run.vectors : run.matrices))
-    return;
+void Streams::reduce(const Part &part) {
   wait(std::exchange(times.added,
-                     send(of.reduce, times.clock, /*inwards=*/false)));
-  work(of.adding);
+                     send(part.reduce, times.clock, /*inwards=*/false)));
+  work(part.adding);
 }
 
 /// Whether the last block has taken as long in each stream that was used.
@@ -236,7 +260,7 @@ private:
 /// The passes of one virtual stage.
 class StagePasses {
 public:
-  StagePasses(const StageBlocks &stage, std::span<const StageTime *const> times,
+  StagePasses(const StageBlocks &stage, std::span<const BlockTime *const> times,
               bool splits, PartFinder &finder)
       : stage(stage), times(times), splits(splits), finder(finder) {}
 
@@ -246,7 +270,7 @@ private:
   Run makeRun(size_t entry, bool isBackward);
 
   const StageBlocks &stage;
-  std::span<const StageTime *const> times; // by entry
+  std::span<const BlockTime *const> times; // by entry
   bool splits;
   PartFinder &finder;
   bool isTableThere = false; // a tied one, in this pass
@@ -258,6 +282,7 @@ private:
 Part PartFinder::makePart(const ParameterGroup &group,
                           const StageBlocks::Entry &entry, bool isRead) {
   Part part;
+  part.isDivided = true;
   part.isVector = group.sizes.size() == 1;
   const ExchangesAlone::Both &alone = exchanges.get(group);
   if (context.zero(group.experts) >= 3 && isRead) {
@@ -282,8 +307,10 @@ std::vector<Part> PartFinder::make(const StageBlocks::Entry &entry,
   batch = {};
   for (const ParameterGroup &group :
        context.block(entry.block, entry.recompute).parameters) {
-    if (!context.dividesByStage(group))
+    if (!context.dividesByStage(group)) {
+      parts.emplace_back();
       continue;
+    }
     bool isRead = !isBackward ||
                   (entry.recompute == Recompute::Full ? group.readAgain
                                                       : group.readBackward);
@@ -321,12 +348,11 @@ Run StagePasses::makeRun(size_t entry, bool isBackward) {
   return run;
 }
 
-/// Gradients of vectors, which no matmul makes, end in the first half of a
-/// backward pass that is split.
 void StagePasses::run(PassWaits &waits) {
   std::vector<Run> runs, apart;
   for (size_t i = 0; i < stage.entries.size(); ++i) {
     Run &run = runs.emplace_back(makeRun(i, /*isBackward=*/false));
+    run.marks = times[i]->marks.forward;
     run.context = times[i]->contextForward;
     run.work = times[i]->forward - run.context;
   }
@@ -334,22 +360,20 @@ void StagePasses::run(PassWaits &waits) {
   runs.clear();
   isTableThere = false;
   for (size_t i = stage.entries.size(); i-- > 0;) {
+    const BlockTime &time = *times[i];
     Run &run = runs.emplace_back(makeRun(i, /*isBackward=*/true));
-    run.vectors = true;
-    run.matrices = !splits;
     if (splits) {
       Run &later = apart.emplace_back(run);
-      later.vectors = false;
-      later.matrices = true;
-      later.gradients = times[i]->backwardWeight;
       later.gathers = false;
-    } else {
-      run.gradients = times[i]->backwardWeight;
+      later.marks = time.marks.weight;
+      later.work = time.backwardWeight;
     }
-    if (stage.entries[i].recompute == Recompute::Full)
-      run.again = times[i]->recompute;
-    run.context = times[i]->contextBackward;
-    run.work = times[i]->backwardInput - run.again - run.context;
+    run.marks = time.marks.input;
+    run.againMarks = time.marks.forward;
+    run.again = time.again;
+    run.context = time.contextBackward;
+    run.work = time.backwardInput - run.again - run.context +
+               (splits ? 0 : time.backwardWeight);
   }
   waits.backward += Streams().run(runs);
   waits.weights += Streams().run(apart);
@@ -358,7 +382,7 @@ void StagePasses::run(PassWaits &waits) {
 PassWaits planner::getPassWaits(const StepLoad &load, const Context &context) {
   PassWaits waits;
   PartFinder finder(context);
-  std::span<const StageTime *const> times = load.times;
+  std::span<const BlockTime *const> times = load.times;
   for (const StageBlocks *stage : load.stages) {
     StagePasses(*stage, times.first(stage->entries.size()), load.splits, finder)
         .run(waits);

@@ -548,6 +548,12 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
     rest.parameters.experts -= divided.elements.experts;
     rest.gradients = getRestWindow(divided, load, context);
     seconds += getRestSeconds(divided, rest, context);
+    // What they cannot divide goes over the same axes: behind what passes
+    // reduce, and before what they gather.
+    if (knowsParts(load, context) && overlapsParts(context)) {
+      rest.gradients = 0;
+      rest.forward = zero >= 3 ? 0 : rest.forward;
+    }
   }
   if (rest.parameters.all() > 0)
     seconds += getBucketSeconds(rest.parameters, rest, context);

@@ -29,7 +29,7 @@ struct StepLoad {
   /// exchanged counts as no more than is certain.
   std::vector<const StageBlocks *> stages;
   /// The seconds of each entry of these, one after the other.
-  std::vector<const StageTime *> times;
+  std::vector<const BlockTime *> times;
   /// Seconds that the pipeline takes longer because passes wait for what ZeRO
   /// exchanges; without: all passes of the rank wait one by one.
   std::optional<double> waited = std::nullopt;

@@ -340,6 +340,54 @@ double Bounds::getStepSeconds(const Work &work, const Probe &probe,
   return steps.try_emplace(key, made).first->second;
 }
 
+PartSums Bounds::getSums(const Context &context) {
+  const Configuration &configuration = context.configuration;
+  std::optional<Recompute> kind = configuration.recompute.getUniform();
+  Mesh mesh = configuration.mesh;
+  mesh[Axis::PP] = std::min(mesh[Axis::PP], 2); // whether a table is on two
+  SumsKey key(&context.work, mesh, configuration.zero,
+              kind && *kind != Recompute::Auto ? int(*kind) : -1);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (auto found = sums.find(key); found != sums.end())
+      return found->second;
+  }
+  PartSums made = sumParts(kind, context);
+  std::lock_guard<std::mutex> lock(mutex);
+  return sums.try_emplace(key, made).first->second;
+}
+
+/// A pass takes no less than its work, nor than what it exchanges over one
+/// axis, in whose stream nothing overtakes: all that it gathers it waits for,
+/// and it ends with the last reduction. Ranks of a pipeline share both as they
+/// share the work, and the fullest has no less than the mean.
+double Bounds::getStreamSeconds(const Work &work, const Probe &probe,
+                                const Configuration &configuration) {
+  Context context{work, cluster, training, configuration};
+  const Framework &framework = training.framework;
+  if (configuration.zero < 2 || context.replicas() == 1 ||
+      !framework.dividesParameters || !overlapsParts(context) ||
+      !framework.addsUpParts || !framework.reduceEveryMicrobatch)
+    return 0;
+  PartSums sums = getSums(context);
+  bool isUniform = configuration.recompute.getUniform().has_value();
+  double longest = 0;
+  for (const AxisFacts &facts : kAxes) {
+    double forward = sums.forward[facts.axis];
+    double backward = sums.backward[facts.axis];
+    double seconds =
+        isUniform ? std::max(probe.forward, forward) +
+                        std::max(probe.work() - probe.forward, backward)
+                  : std::max(probe.work(), forward + backward);
+    longest = std::max(longest, seconds);
+  }
+  double waited = getWaitShare(configuration, training) * probe.work();
+  double microbatches = double(configuration.microbatches(training));
+  return boundRounding *
+         (microbatches / configuration.mesh[Axis::PP] * (longest + waited) +
+          probe.overhead);
+}
+
 /// What is resident, by the ZeRO stage, and one microbatch whole, or all of
 /// them where the schedule runs all forwards first. Divided by the stages,
 /// since the fullest holds no less than the mean. Which rank has the block that

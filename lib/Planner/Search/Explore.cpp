@@ -72,8 +72,10 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
   auto isBeaten = [&](int zero) {
     configuration.zero = zero;
     double least =
-        node.seconds - node.step +
-        bounds.getStepSeconds(*node.work, *node.probe, configuration, limit);
+        std::max(node.pipeline + bounds.getStepSeconds(*node.work, *node.probe,
+                                                       configuration, limit),
+                 bounds.getStreamSeconds(*node.work, *node.probe,
+                                         configuration));
     if (!isFirst && least >= limit)
       return true;
     bool isLarge = bounds.getBytes(*node.probe, configuration) > usable;

@@ -36,7 +36,7 @@ bool Explorer::isFasterOffloaded(const Node &node) const {
 /// Keeps a node for exploreOffload. What no offload makes fast enough is left
 /// out: the threshold only falls.
 void Explorer::noteShort(Node &node) {
-  double least = node.seconds - node.step;
+  double least = node.pipeline;
   if (node.isShort || least >= threshold || choices.offload.size() == 1 ||
       node.offload != choices.offload.front())
     return;
@@ -67,7 +67,7 @@ void Explorer::addOffloaded(Offload offload) {
   const Node *former = nullptr; // of which `step` is
   double step = 0;
   for (const Node &node : shortNodes) {
-    if (node.seconds - node.step >= threshold)
+    if (node.pipeline >= threshold)
       continue;
     Node other = node;
     other.offload = offload;

@@ -26,6 +26,7 @@
 namespace plait::planner {
 
 class BlockTimes;
+class PartLists;
 
 /// The notes of an estimate on what is exchanged, made while it computes how
 /// long that takes.
@@ -56,6 +57,7 @@ struct Context {
   ExchangeNotes *notes = nullptr;
   /// Times that estimates of one search share; null where there is but one.
   BlockTimes *blockTimes = nullptr;
+  PartLists *partLists = nullptr; // the same of what ZeRO exchanges
   /// Whether the whole model on one stage bounds that of any cut, which may
   /// have a message in place of a block's input.
   bool boundsCuts = false;

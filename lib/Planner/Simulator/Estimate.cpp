@@ -299,11 +299,7 @@ void Estimator::breakDown(double withoutTransfers) {
 
 /// Adds the work of a virtual stage, behind which exchanges of replicas hide:
 /// not where it waits for copies itself, so that no copy makes a step shorter.
-void Estimator::addWork(const StageBlocks &stage, const StageTime &time,
-                        StepLoad &load) const {
-  load.stages.push_back(&stage);
-  for (const StageBlocks::Entry &entry : stage.entries)
-    load.times.push_back(&(*blockTimes[size_t(entry.recompute)])[entry.block]);
+void Estimator::addWork(const StageTime &time, StepLoad &load) const {
   bool splits = generator->splitsBackward;
   // What ZeRO 3 gathers ahead is beside what other axes exchange, but for the
   // ranks of cp.
@@ -328,7 +324,10 @@ StepLoad Estimator::getLoad(uint32_t rank) const {
   StepLoad load;
   for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
     uint32_t stage = problem.stageOf(rank, chunk);
-    addWork(stages[stage], result.stages[stage], load);
+    load.stages.push_back(&stages[stage]);
+    addWork(result.stages[stage], load);
+    if (!waits.empty())
+      load.waits = load.waits.value_or(PassWaits()) += waits[stage];
   }
   load.parameters = countParameters(work, load.stages);
   load.tied = countTied(work, load.stages);
@@ -370,18 +369,21 @@ StepLoad Estimator::getHeaviestLoad() const {
 /// Runs the order once more with what each stage waits for, which other ranks
 /// then wait for in turn. Without a pipeline, and on processors, it is a sum.
 std::optional<double> Estimator::getWaited() {
-  const Framework &framework = context.framework();
-  bool waits = configuration.zero >= 2 && framework.overlapsParts &&
-               framework.dividesParameters && context.hasHost();
-  if (!waits || context.boundsCuts || configuration.mesh[Axis::PP] == 1)
+  waits.clear();
+  if (!waitsForParts() || context.boundsCuts)
     return std::nullopt;
   std::vector<StageCost> costs = getStageCosts();
   for (size_t i = 0; i < costs.size(); ++i) {
-    PassWaits stage = getWaitsBeside(stages[i], result.stages[i]);
+    // Most stages run what one in front of them does.
+    size_t alike = findAlike(i);
+    PassWaits stage = alike < i ? waits[alike] : getWaits(stages[i]);
     costs[i].forward += stage.forward;
     costs[i].backwardInput += stage.backward;
     costs[i].backwardWeight += stage.weights;
+    waits.push_back(stage);
   }
+  if (configuration.mesh[Axis::PP] == 1)
+    return std::nullopt;
   return pipeline.run(costs, transfer).seconds - result.pipelineSeconds;
 }
 
@@ -389,8 +391,9 @@ std::optional<double> Estimator::getWaited() {
 /// replica is waited for, gradients are exchanged, the optimizer runs. All
 /// ranks do it at the same time, so that the heaviest one counts.
 void Estimator::timeStep() {
+  std::optional<double> waited = getWaited();
   StepLoad load = getHeaviestLoad();
-  load.waited = getWaited();
+  load.waited = waited;
   result.waitSeconds =
       getWaitShare(configuration, context.training) * result.pipelineSeconds;
   result.dataSeconds = getDataSeconds(load, context);

@@ -78,8 +78,9 @@ private:
   void cut(Recompute kind);
   StageBlocks makeStage(size_t stage, const Recomputation::Stage &kinds) const;
   StageTime timeStage(const StageBlocks &stage);
-  PassWaits getWaitsBeside(const StageBlocks &stage,
-                           const StageTime &time) const;
+  bool waitsForParts() const;
+  PassWaits getWaits(const StageBlocks &stage) const;
+  size_t findAlike(size_t stage) const;
   std::optional<double> getWaited();
   void addCopies(const StageBlocks &stage, StageTime &time) const;
   void addPacking(double parameters, StageTime &time) const;
@@ -107,8 +108,7 @@ private:
   void sumUp();
   /// Returns that of one rank of the pipeline; a tied table counts as shared.
   StepLoad getLoad(uint32_t rank) const;
-  void addWork(const StageBlocks &stage, const StageTime &time,
-               StepLoad &load) const;
+  void addWork(const StageTime &time, StepLoad &load) const;
   StepLoad getHeaviestLoad() const;
   bool sharesTied() const;
   // ListExchanges.cpp.
@@ -123,6 +123,7 @@ private:
   schedule::Schedule schedule;
   std::array<BlockTimes::Times, 3> blockTimes; // by kind; null: not asked for
   std::vector<StageBlocks> stages;             // by virtual stage
+  std::vector<PassWaits> waits; // of these; empty: for nothing
   std::vector<int> starts; // of their layers, in the work's order
   TransferCost transfer;
   double stretch = 1;

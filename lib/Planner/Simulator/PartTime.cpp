@@ -16,13 +16,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "PartTime.h"
-#include "GatherBatch.h"
 
 #include <algorithm>
-#include <map>
-#include <memory>
 #include <ranges>
-#include <tuple>
 #include <vector>
 
 using namespace plait;
@@ -30,19 +26,10 @@ using namespace plait::planner;
 
 namespace {
 
-/// What is exchanged of one parameter; nothing where counts are 0.
-struct Part {
-  Replicated gather, reduce;
-  double adding = 0;     // seconds, of what the reduction leaves
-  bool isDivided = false;
-  bool isVector = false; // whose gradient is no matmul
-};
-
 /// Blocks that are alike, in one pass.
 struct Run {
   int count = 1;
-  /// In the order of the forward pass; alike blocks share them.
-  std::shared_ptr<const std::vector<Part>> parts;
+  PartLists::List list;
   bool isBackward = false;
   bool gathers = true;
   std::span<const PartMark> marks, againMarks;
@@ -62,7 +49,7 @@ private:
   void walk(const Run &run, std::span<const PartMark> marks, double seconds,
             bool isAgain);
   void wait(const Run &run);
-  void reduce(const Part &part);
+  void reduce(const ExchangedPart &part);
   double send(const Replicated &made, double ready, bool inwards);
   struct Times {
     PerAxis<double> free = {}; // from when on a stream is
@@ -105,11 +92,11 @@ double Streams::send(const Replicated &made, double ready, bool inwards) {
 /// a layer is computed again, which takes more memory later, there is room for
 /// both.
 void Streams::gather(const Run &run) {
-  size_t count = run.parts->size();
+  size_t count = run.list->parts.size();
   next.assign(count, 0);
   for (size_t i = 0; run.gathers && i < count; ++i) {
     size_t part = run.isBackward && run.again == 0 ? count - 1 - i : i;
-    const Replicated &made = (*run.parts)[part].gather;
+    const Replicated &made = run.list->parts[part].gather;
     if (made.getSeconds() == 0)
       continue;
     double free = part < done.size() ? done[part] : times.clock;
@@ -132,7 +119,7 @@ void Streams::wait(const Run &run) {
 /// sums up, all gradients come behind that, since they keep their order.
 void Streams::walk(const Run &run, std::span<const PartMark> marks,
                    double seconds, bool isAgain) {
-  const std::vector<Part> &parts = *run.parts;
+  const std::vector<ExchangedPart> &parts = run.list->parts;
   bool isLate = run.isBackward && !parts.empty() && parts.back().isVector &&
                 parts.back().isDivided;
   double all = 0; // of gradients
@@ -168,14 +155,14 @@ void Streams::walk(const Run &run, std::span<const PartMark> marks,
 }
 
 void Streams::compute(const Run &run) {
-  done.assign(run.parts->size(), 0);
+  done.assign(run.list->parts.size(), 0);
   if (run.again > 0)
     walk(run, run.againMarks, run.again, /*isAgain=*/true);
   walk(run, run.marks, run.work, /*isAgain=*/false);
 }
 
 /// What is reduced before is added up behind that.
-void Streams::reduce(const Part &part) {
+void Streams::reduce(const ExchangedPart &part) {
   wait(std::exchange(times.added,
                      send(part.reduce, times.clock, /*inwards=*/false)));
   work(part.adding);
@@ -231,40 +218,15 @@ double Streams::run(std::span<const Run> runs) {
 
 namespace {
 
-/// What is exchanged of the parameters of blocks, found once for those that are
-/// alike.
-class PartFinder {
-public:
-  using Parts = std::shared_ptr<const std::vector<Part>>;
-
-  explicit PartFinder(const Context &context)
-      : context(context), exchanges(context) {}
-
-  /// Of a pass that has read a tied table before, or not; it then has.
-  Parts find(const StageBlocks::Entry &entry, bool isFirst, bool isBackward,
-             bool &isTableThere);
-
-private:
-  std::vector<Part> make(const StageBlocks::Entry &entry, bool isFirst,
-                         bool isBackward, bool &isTableThere);
-  Part makePart(const ParameterGroup &group, const StageBlocks::Entry &entry,
-                bool isRead);
-
-  using Key = std::tuple<decltype(StageBlocks::Entry::block), Recompute, bool>;
-  const Context &context;
-  ExchangesAlone exchanges;
-  GatherBatch batch;
-  std::map<Key, Parts> known; // but for blocks with a tied table
-};
-
 /// The passes of one virtual stage.
 class StagePasses {
 public:
   StagePasses(const StageBlocks &stage, std::span<const BlockTime *const> times,
-              bool splits, PartFinder &finder)
-      : stage(stage), times(times), splits(splits), finder(finder) {}
+              bool splits, PartLists &lists, const Context &context)
+      : stage(stage), times(times), splits(splits), lists(lists),
+        context(context) {}
 
-  void run(PassWaits &waits);
+  PassWaits run();
 
 private:
   Run makeRun(size_t entry, bool isBackward);
@@ -272,83 +234,27 @@ private:
   const StageBlocks &stage;
   std::span<const BlockTime *const> times; // by entry
   bool splits;
-  PartFinder &finder;
+  PartLists &lists;
+  const Context &context;
   bool isTableThere = false; // a tied one, in this pass
 };
 
 } // namespace
 
-/// What replicas compress is summed at the end of the step.
-Part PartFinder::makePart(const ParameterGroup &group,
-                          const StageBlocks::Entry &entry, bool isRead) {
-  Part part;
-  part.isDivided = true;
-  part.isVector = group.sizes.size() == 1;
-  const ExchangesAlone::Both &alone = exchanges.get(group);
-  if (context.zero(group.experts) >= 3 && isRead) {
-    part.gather = alone.gather;
-    double bytes = group.elements * elementBytes(context.training.precision);
-    if (context.hasHost())
-      part.gather = batch.add(part.gather, bytes, group, &entry, context);
-  }
-  if (group.frozen || context.training.compress.isOn())
-    return part;
-  part.reduce = alone.reduce;
-  if (context.configuration.microbatches(context.training) > 1)
-    part.adding = getAddingCost(group, context).seconds;
-  return part;
-}
-
-/// Of a tied table ZeRO 2 reduces one sum.
-std::vector<Part> PartFinder::make(const StageBlocks::Entry &entry,
-                                   bool isFirst, bool isBackward,
-                                   bool &isTableThere) {
-  std::vector<Part> parts;
-  batch = {};
-  for (const ParameterGroup &group :
-       context.block(entry.block, entry.recompute).parameters) {
-    if (!context.dividesByStage(group)) {
-      parts.emplace_back();
-      continue;
-    }
-    bool isRead = !isBackward ||
-                  (entry.recompute == Recompute::Full ? group.readAgain
-                                                      : group.readBackward);
-    isRead &= !group.tied || !isTableThere;
-    Part &part = parts.emplace_back(makePart(group, entry, isRead));
-    isTableThere |= group.tied && isRead;
-    if (group.tied && context.zero(group.experts) < 3 && !isFirst)
-      part.reduce = {};
-  }
-  return parts;
-}
-
-PartFinder::Parts PartFinder::find(const StageBlocks::Entry &entry,
-                                   bool isFirst, bool isBackward,
-                                   bool &isTableThere) {
-  auto make = [&] {
-    return std::make_shared<const std::vector<Part>>(
-        this->make(entry, isFirst, isBackward, isTableThere));
-  };
-  const Block &block = context.block(entry.block, entry.recompute);
-  if (std::ranges::any_of(block.parameters, &ParameterGroup::tied))
-    return make();
-  Parts &parts = known[{entry.block, entry.recompute, isBackward}];
-  if (!parts)
-    parts = make();
-  return parts;
-}
-
 Run StagePasses::makeRun(size_t entry, bool isBackward) {
+  const StageBlocks::Entry &of = stage.entries[entry];
   Run run;
-  run.count = stage.entries[entry].count;
+  run.count = of.count;
   run.isBackward = isBackward;
-  run.parts =
-      finder.find(stage.entries[entry], entry == 0, isBackward, isTableThere);
+  run.list = lists.get({of.block, of.recompute, isBackward, entry == 0,
+                        isTableThere},
+                       context);
+  isTableThere = run.list->readsTable;
   return run;
 }
 
-void StagePasses::run(PassWaits &waits) {
+PassWaits StagePasses::run() {
+  PassWaits waits;
   std::vector<Run> runs, apart;
   for (size_t i = 0; i < stage.entries.size(); ++i) {
     Run &run = runs.emplace_back(makeRun(i, /*isBackward=*/false));
@@ -356,7 +262,7 @@ void StagePasses::run(PassWaits &waits) {
     run.context = times[i]->contextForward;
     run.work = times[i]->forward - run.context;
   }
-  waits.forward += Streams().run(runs);
+  waits.forward = Streams().run(runs);
   runs.clear();
   isTableThere = false;
   for (size_t i = stage.entries.size(); i-- > 0;) {
@@ -375,18 +281,15 @@ void StagePasses::run(PassWaits &waits) {
     run.work = time.backwardInput - run.again - run.context +
                (splits ? 0 : time.backwardWeight);
   }
-  waits.backward += Streams().run(runs);
-  waits.weights += Streams().run(apart);
+  waits.backward = Streams().run(runs);
+  waits.weights = Streams().run(apart);
+  return waits;
 }
 
-PassWaits planner::getPassWaits(const StepLoad &load, const Context &context) {
-  PassWaits waits;
-  PartFinder finder(context);
-  std::span<const BlockTime *const> times = load.times;
-  for (const StageBlocks *stage : load.stages) {
-    StagePasses(*stage, times.first(stage->entries.size()), load.splits, finder)
-        .run(waits);
-    times = times.subspan(stage->entries.size());
-  }
-  return waits;
+PassWaits planner::getPassWaits(const StageBlocks &stage,
+                                std::span<const BlockTime *const> times,
+                                bool splits, const Context &context) {
+  PartLists own;
+  PartLists &lists = context.partLists ? *context.partLists : own;
+  return StagePasses(stage, times, splits, lists, context).run();
 }

@@ -8,24 +8,17 @@
 #ifndef PLAIT_LIB_PLANNER_SIMULATOR_PARTTIME_H
 #define PLAIT_LIB_PLANNER_SIMULATOR_PARTTIME_H
 
-#include "Step.h"
+#include "PartLists.h"
 
 namespace plait::planner {
 
-/// Seconds that passes over a microbatch wait for the collectives of
-/// parameters, one by one.
-struct PassWaits {
-  double forward = 0;
-  double backward = 0; // or the half of it that gives gradients of inputs
-  double weights = 0;  // the other half
-
-  double getSeconds() const { return forward + backward + weights; }
-};
-
-/// Runs the stages of `load`, whose blocks take `load.times`, through the
-/// streams of a rank: parameters that ZeRO 3 divides are gathered a layer ahead
-/// and gradients that ZeRO 2 and 3 divide are reduced where they end.
-PassWaits getPassWaits(const StepLoad &load, const Context &context);
+/// Runs `stage`, whose blocks take `times` by entry, through the streams of a
+/// rank: parameters that ZeRO 3 divides are gathered a layer ahead and
+/// gradients that ZeRO 2 and 3 divide are reduced where they end. Returns the
+/// seconds that the passes over a microbatch wait for that.
+PassWaits getPassWaits(const StageBlocks &stage,
+                       std::span<const BlockTime *const> times, bool splits,
+                       const Context &context);
 
 } // namespace plait::planner
 

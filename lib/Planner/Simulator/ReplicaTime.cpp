@@ -20,6 +20,7 @@
 #include "plait/Configuration/CompressionFacts.h"
 
 #include <algorithm>
+#include <limits>
 
 using namespace plait;
 using namespace plait::planner;
@@ -102,12 +103,6 @@ static double getTiedSeconds(const StepLoad &load, const Context &context) {
   context.note(
       {Axis::PP, Carrier::AllReduce, Moment::Reduce, 2, 1, bytes, seconds});
   return seconds;
-}
-
-/// On processors one thread does all, unless it is told otherwise.
-static bool overlapsParts(const Context &context) {
-  return context.framework().overlapGradients &&
-         context.framework().overlapsParts && context.hasHost();
 }
 
 namespace {
@@ -240,11 +235,6 @@ static Overlap overlapParts(double seconds, double window,
   return overlap(seconds, kNeighbours * window, context, seconds / kParts);
 }
 
-/// Whether passes can be run parameter by parameter.
-static bool knowsParts(const StepLoad &load, const Context &context) {
-  return context.framework().dividesParameters && !load.times.empty();
-}
-
 /// How often gradients of ZeRO 3 are reduced in a step.
 static double countReductions(const StepLoad &load, const Context &context) {
   return context.framework().reduceEveryMicrobatch ? double(load.microbatches)
@@ -277,9 +267,9 @@ static PartSeconds overlapSharded(const Divided &divided, const StepLoad &load,
   double reduce = share * divided.reduceSeconds;
   if (!overlapsParts(context))
     return {ahead, gather, reduce};
-  if (knowsParts(load, context)) {
+  if (load.waits) {
     // Each kind of collective waits for its share of what is waited for.
-    PassWaits waits = getPassWaits(load, context);
+    const PassWaits &waits = *load.waits;
     double both = gather + (load.splits ? 0 : reduce);
     double gathered = gather / std::max(both, 1e-30) * waits.backward;
     double hidden = ahead + gather + reduce - waits.getSeconds();
@@ -351,8 +341,8 @@ static double getReducedSeconds(const Divided &divided, const StepLoad &load,
   const Framework &framework = context.framework();
   double reduce = divided.reduceSeconds;
   Overlap backward{reduce, 0};
-  if (overlapsParts(context) && knowsParts(load, context)) {
-    backward.exposed = getPassWaits(load, context).getSeconds();
+  if (load.waits) {
+    backward.exposed = load.waits->getSeconds();
     backward.slowdown =
         std::max(0.0, reduce - backward.exposed) * getComputeLoss(context);
   } else if (overlapsParts(context)) {
@@ -439,11 +429,14 @@ static bool hasPartial(const StepLoad &load, const Context &context) {
 /// Returns the seconds of the last backward pass that sums over the other
 /// replicas have beside them: all of those in which others are waited for.
 /// Where ranks of tp have parts of sums, which come first, their stream has
-/// been in use up to the end. What is not known one by one goes one behind the
-/// other.
+/// been in use up to the end. What is not known one by one may all be hidden;
+/// elsewhere it goes one behind the other.
 static double getRestWindow(const Divided &divided, const StepLoad &load,
                             const Context &context) {
-  if (!knowsParts(load, context) || !overlapsParts(context)) {
+  bool isOneByOne = context.framework().dividesParameters;
+  if (!load.waits && isOneByOne && overlapsParts(context))
+    return std::numeric_limits<double>::max();
+  if (!load.waits) {
     bool gathers = context.zero(/*experts=*/false) >= 3;
     double taken = divided.reduceSeconds +
                    (gathers ? divided.gatherBackward.getSeconds() : 0);
@@ -451,8 +444,8 @@ static double getRestWindow(const Divided &divided, const StepLoad &load,
   }
   if (hasPartial(load, context))
     return 0;
-  PassWaits waits = getPassWaits(load, context);
-  return load.gradients + waits.weights + (load.splits ? 0 : waits.backward);
+  return load.gradients + load.waits->weights +
+         (load.splits ? 0 : load.waits->backward);
 }
 
 /// Sums over the other replicas, once a step, of what ZeRO 2 and 3 have
@@ -550,7 +543,7 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
     seconds += getRestSeconds(divided, rest, context);
     // What they cannot divide goes over the same axes: behind what passes
     // reduce, and before what they gather.
-    if (knowsParts(load, context) && overlapsParts(context)) {
+    if (load.waits) {
       rest.gradients = 0;
       rest.forward = zero >= 3 ? 0 : rest.forward;
     }

@@ -47,22 +47,25 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
   return sum;
 }
 
-/// Returns what passes of `stage`, which take `time`, wait for of ZeRO's
-/// exchanges. Of what the stages of a cut exchange a bound knows nothing.
-PassWaits Estimator::getWaitsBeside(const StageBlocks &stage,
-                                    const StageTime &time) const {
-  if (configuration.zero < 2 || !context.framework().overlapsParts)
+bool Estimator::waitsForParts() const {
+  const Framework &framework = context.framework();
+  return configuration.zero >= 2 && framework.dividesParameters &&
+         overlapsParts(context);
+}
+
+/// Returns what passes of `stage` wait for of ZeRO's exchanges. Of what the
+/// stages of a cut exchange a bound knows nothing.
+PassWaits Estimator::getWaits(const StageBlocks &stage) const {
+  if (!waitsForParts())
     return {};
   if (context.boundsCuts) {
     constexpr double any = std::numeric_limits<double>::infinity();
     return {any, any, any};
   }
-  StepLoad load;
-  addWork(stage, time, load);
-  load.parameters = countParameters(work, load.stages);
-  load.microbatches = configuration.microbatches(context.training);
-  load.splits = generator->splitsBackward;
-  return getPassWaits(load, context);
+  std::vector<const BlockTime *> times;
+  for (const StageBlocks::Entry &entry : stage.entries)
+    times.push_back(&(*blockTimes[size_t(entry.recompute)])[entry.block]);
+  return getPassWaits(stage, times, generator->splitsBackward, context);
 }
 
 /// What is kept goes to its place beside the forward pass and comes back beside
@@ -73,7 +76,7 @@ PassWaits Estimator::getWaitsBeside(const StageBlocks &stage,
 void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
   if (!offloadsActivations(configuration.offload))
     return;
-  PassWaits waits = getWaitsBeside(stage, time);
+  PassWaits waits = getWaits(stage);
   OffloadCopies copies = getCopies(stage, context);
   double all = copies.saved.getSeconds(context),
          last = copies.last.getSeconds(context);
@@ -130,6 +133,15 @@ static bool isAlike(const StageBlocks &a, const StageBlocks &b) {
   return std::ranges::equal(a.entries, b.entries, {}, key, key);
 }
 
+/// Finds the first stage that runs the same blocks, which may be that itself.
+size_t Estimator::findAlike(size_t stage) const {
+  return size_t(std::ranges::find_if(stages,
+                                     [&](const StageBlocks &known) {
+                                       return isAlike(stages[stage], known);
+                                     }) -
+                stages.begin());
+}
+
 /// With several microbatches each one's gradients are added to a sum, which
 /// counts as part of the gradient of weights. One microbatch writes them
 /// without adding. Most stages run what one in front of them does.
@@ -137,12 +149,10 @@ void Estimator::timeStages() {
   bool accumulates = configuration.microbatches(context.training) > 1;
   result.stages.clear();
   result.stages.reserve(stages.size());
-  for (const StageBlocks &stage : stages) {
-    auto alike = std::ranges::find_if(
-        stages.data(), &stage,
-        [&](const StageBlocks &known) { return isAlike(stage, known); });
-    if (alike != &stage) {
-      StageTime time = result.stages[size_t(alike - stages.data())];
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const StageBlocks &stage = stages[i];
+    if (size_t alike = findAlike(i); alike < i) {
+      StageTime time = result.stages[alike];
       result.stages.push_back(time);
       continue;
     }

@@ -15,6 +15,22 @@
 
 namespace plait::planner {
 
+/// Seconds that passes over a microbatch wait for the collectives of
+/// parameters, one by one.
+struct PassWaits {
+  double forward = 0;
+  double backward = 0; // or the half of it that gives gradients of inputs
+  double weights = 0;  // the other half
+
+  double getSeconds() const { return forward + backward + weights; }
+  PassWaits &operator+=(const PassWaits &other) {
+    forward += other.forward;
+    backward += other.backward;
+    weights += other.weights;
+    return *this;
+  }
+};
+
 /// The rank of the pipeline that holds the most parameters.
 struct StepLoad {
   Elements parameters;
@@ -28,8 +44,8 @@ struct StepLoad {
   /// The blocks that have the parameters. Empty: not known, and what is
   /// exchanged counts as no more than is certain.
   std::vector<const StageBlocks *> stages;
-  /// The seconds of each entry of these, one after the other.
-  std::vector<const BlockTime *> times;
+  /// The waits of their passes; without: not known.
+  std::optional<PassWaits> waits = std::nullopt;
   /// Seconds that the pipeline takes longer because passes wait for what ZeRO
   /// exchanges; without: all passes of the rank wait one by one.
   std::optional<double> waited = std::nullopt;

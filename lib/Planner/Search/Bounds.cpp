@@ -375,10 +375,10 @@ double Bounds::getStreamSeconds(const Work &work, const Probe &probe,
   for (const AxisFacts &facts : kAxes) {
     double forward = sums.forward[facts.axis];
     double backward = sums.backward[facts.axis];
-    double seconds =
-        isUniform ? std::max(probe.forward, forward) +
-                        std::max(probe.work() - probe.forward, backward)
-                  : std::max(probe.work(), forward + backward);
+    double seconds = isUniform
+                         ? std::max(probe.forward, forward) +
+                               std::max(probe.work() - probe.forward, backward)
+                         : std::max(probe.work(), forward + backward);
     longest = std::max(longest, seconds);
   }
   double waited = getWaitShare(configuration, training) * probe.work();

@@ -71,11 +71,10 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
   outcome.bytes = std::numeric_limits<double>::max();
   auto isBeaten = [&](int zero) {
     configuration.zero = zero;
-    double least =
-        std::max(node.pipeline + bounds.getStepSeconds(*node.work, *node.probe,
-                                                       configuration, limit),
-                 bounds.getStreamSeconds(*node.work, *node.probe,
-                                         configuration));
+    double least = std::max(
+        node.pipeline + bounds.getStepSeconds(*node.work, *node.probe,
+                                              configuration, limit),
+        bounds.getStreamSeconds(*node.work, *node.probe, configuration));
     if (!isFirst && least >= limit)
       return true;
     bool isLarge = bounds.getBytes(*node.probe, configuration) > usable;

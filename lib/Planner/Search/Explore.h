@@ -51,7 +51,7 @@ struct Cell {
 struct Node : Cell {
   const ScheduleChoice *schedule = nullptr;
   double pipeline = 0; // seconds, at least
-  bool even = false; // the same number of layers on each virtual stage
+  bool even = false;   // the same number of layers on each virtual stage
   Offload offload = Offload::None;
   /// The number of those with the same mesh and schedule, and with anything on
   /// hosts or nothing.

@@ -428,7 +428,7 @@ BlockTime BlockTimer::run() {
   addAll();
   const Framework &framework = context.framework();
   BlockTime time;
-  time.marks = marker.take(getWorked(/*isForward=*/false));
+  time.marks = marker.take();
   time.backwardInput = input.seconds(framework.backwardHostSeconds);
   time.backwardWeight = weight.seconds(framework.backwardHostSeconds);
   time.memory = input.device.memory + weight.device.memory;

@@ -123,7 +123,7 @@ private:
   schedule::Schedule schedule;
   std::array<BlockTimes::Times, 3> blockTimes; // by kind; null: not asked for
   std::vector<StageBlocks> stages;             // by virtual stage
-  std::vector<PassWaits> waits; // of these; empty: for nothing
+  std::vector<PassWaits> waits;                // of these; empty: for nothing
   std::vector<int> starts; // of their layers, in the work's order
   TransferCost transfer;
   double stretch = 1;

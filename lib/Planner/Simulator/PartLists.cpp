@@ -106,8 +106,7 @@ PartLists::List PartLists::get(const BlockPass &pass, const Context &context) {
     if (auto found = known.find(key); found != known.end())
       return found->second;
   }
-  auto made =
-      std::make_shared<const PartList>(ListMaker(pass, context).make());
+  auto made = std::make_shared<const PartList>(ListMaker(pass, context).make());
   std::lock_guard<std::mutex> lock(mutex);
   return known.try_emplace(key, std::move(made)).first->second;
 }

@@ -23,7 +23,7 @@ namespace plait::planner {
 /// What one pass exchanges of one parameter; nothing where counts are 0.
 struct ExchangedPart {
   Replicated gather, reduce;
-  double adding = 0;     // seconds, of what the reduction leaves
+  double adding = 0; // seconds, of what the reduction leaves
   bool isDivided = false;
   bool isVector = false; // whose gradient is no matmul
 };

@@ -13,6 +13,7 @@
 #include "PartMarks.h"
 
 #include <algorithm>
+#include <limits>
 #include <ranges>
 
 using namespace plait;
@@ -76,21 +77,33 @@ template <typename Range> static void fillReads(Range &&all) {
   }
 }
 
-void PartMarker::fillMade(double seconds) {
-  double last = seconds;
+bool PartMarker::isOfWeights(size_t part) const {
+  if (backward[part].gradient > 0)
+    return true;
+  bool isVector = block.parameters[part].sizes.size() == 1;
+  return !isVector &&
+         std::ranges::any_of(block.operations, [](const Operation &op) {
+           return op.kind == OperationKind::Matmul &&
+                  op.pass == Pass::BackwardWeight;
+         });
+}
+
+void PartMarker::fillMade() {
+  constexpr double end = std::numeric_limits<double>::infinity();
+  double last = end;
   for (size_t part = backward.size(); part-- > 0;) {
     double &made = backward[part].made;
     if (made < 0)
-      made = part == 0 ? seconds : last;
+      made = part == 0 || isOfWeights(part) ? end : last;
     last = made;
   }
 }
 
-PartMarks PartMarker::take(double seconds) {
+PartMarks PartMarker::take() {
   using What = PartMark::What;
   fillReads(forward);
   fillReads(std::views::reverse(backward));
-  fillMade(seconds);
+  fillMade();
   PartMarks marks;
   auto count = uint32_t(forward.size());
   for (uint32_t part = 0; part < count; ++part) {
@@ -100,11 +113,12 @@ PartMarks PartMarker::take(double seconds) {
   for (uint32_t part = count; part-- > 0;) {
     marks.input.push_back({backward[part].read, What::Read, part});
     marks.input.push_back({backward[part].used, What::Used, part});
-    // Without a matmul it is of the first half.
-    const Times &times = backward[part];
-    bool isApart = split && times.gradient > 0;
-    (isApart ? marks.weight : marks.input)
-        .push_back({isApart ? 0 : times.made, What::Made, part, times.gradient});
+    const auto &[read, used, made, gradient] = backward[part];
+    if (split && isOfWeights(part))
+      marks.weight.push_back(
+          {gradient > 0 ? 0 : made, What::Made, part, gradient});
+    else
+      marks.input.push_back({made, What::Made, part, gradient});
   }
   if (attention[0] >= 0)
     marks.forward.push_back({attention[0], What::Attention, 0});

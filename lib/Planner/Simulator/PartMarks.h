@@ -22,7 +22,7 @@ struct PartMark {
     Made,     // its gradient may be computed, and then is whole
     Attention // begins
   };
-  double seconds = 0; // of work that come before it, but for gradients
+  double seconds = 0; // of work before it, but for gradients; may be endless
   What what = What::Read;
   uint32_t parameter = 0; // of Block::parameters
   double gradient = 0;    // seconds of the matmul that makes it
@@ -37,18 +37,17 @@ struct PartMarks {
 /// Tells from a block's operations, in their order, which of them read which
 /// parameters, or make their gradients: those matmuls that have matrices of as
 /// many elements. What no matmul reads, as biases and norms, is read with the
-/// one before it in the pass. A gradient that no matmul makes is made with the
-/// one before it, too, those of the block's ends at the end of the pass; where
-/// the backward pass is split, in its first half.
+/// one before it in the pass. So is a vector's gradient made, which where the
+/// backward pass is split is in its first half; those of the block's ends, and
+/// of matrices that are not known one by one, at the end of the pass.
 class PartMarker {
 public:
   PartMarker(const Block &block, bool split);
 
-  /// Notes that `op` takes from `begin` to `end`, in seconds of its pass's work:
-  /// of the backward pass those of gradients of weights are left out.
+  /// Notes that `op` takes from `begin` to `end`, in seconds of its pass's
+  /// work: of the backward pass those of gradients of weights are left out.
   void add(const Operation &op, double begin, double end);
-  /// Returns the marks, where the backward pass has so many `seconds`.
-  PartMarks take(double seconds);
+  PartMarks take();
 
 private:
   struct Times {
@@ -58,7 +57,9 @@ private:
   using All = std::vector<Times>; // by parameter
   void addReader(double elements, bool isForward, double begin, double end);
   void addGradient(double elements, double made, double seconds);
-  void fillMade(double seconds);
+  void fillMade();
+  /// Whether a matmul for gradients of weights makes the gradient.
+  bool isOfWeights(size_t part) const;
 
   const Block &block;
   bool split;

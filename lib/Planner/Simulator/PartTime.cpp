@@ -246,9 +246,8 @@ Run StagePasses::makeRun(size_t entry, bool isBackward) {
   Run run;
   run.count = of.count;
   run.isBackward = isBackward;
-  run.list = lists.get({of.block, of.recompute, isBackward, entry == 0,
-                        isTableThere},
-                       context);
+  run.list = lists.get(
+      {of.block, of.recompute, isBackward, entry == 0, isTableThere}, context);
   isTableThere = run.list->readsTable;
   return run;
 }

@@ -543,7 +543,7 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
     seconds += getRestSeconds(divided, rest, context);
     // What they cannot divide goes over the same axes: behind what passes
     // reduce, and before what they gather.
-    if (load.waits) {
+    if (load.waits && divided.elements.all() > 0) {
       rest.gradients = 0;
       rest.forward = zero >= 3 ? 0 : rest.forward;
     }

@@ -146,7 +146,8 @@ TEST(Estimate, GradientsEndInTheHalfOfTheWeights) {
   setting.configuration.mesh[Axis::DP] = 16;
   setting.cluster.inter.bandwidth /= 16;
   setting.training.framework.overlapsParts = true;
-  for (int zero = 0; zero <= 2; ++zero) {
+  // By ZeRO 2 each is reduced as it ends, a layer's behind the next one's work.
+  for (int zero = 0; zero <= 1; ++zero) {
     setting.configuration.zero = zero;
     setting.configuration.schedule = "1f1b";
     double whole = setting.run().dataSeconds;

@@ -69,8 +69,11 @@ void forEachConfiguration(const Setting &setting, Visitor visit) {
     for (const std::string &name : setting.space.schedule)
       for (int chunks : setting.space.chunks) {
         const schedule::Generator &row = **schedule::findGenerator(name);
+        // One stage runs the plainest of them alone: it has no bubble that
+        // halves of backward passes fill, although these wait for less.
+        bool isHalved = c.mesh[Axis::PP] == 1 && row.splitsBackward;
         if (uint32_t(chunks) < row.minChunks ||
-            uint32_t(chunks) > row.maxChunks)
+            uint32_t(chunks) > row.maxChunks || isHalved)
           continue;
         c.schedule = name;
         c.chunks = chunks;

@@ -190,8 +190,10 @@ TEST(Step, ZeroHidesAllButTheLargestParameter) {
   double microbatches = 48.0 / 4;
   double seconds = setting.run().dataSeconds;
   EXPECT_GT(seconds, microbatches * alone);
+  // Both are exchanged in a row with the layers' parameters, of which a layer
+  // has one group here, so that no more is beside it than the next layer.
   double again = exchange(CollectiveKind::AllGather, 2);
-  EXPECT_LT(seconds, 2 * microbatches * (alone + again));
+  EXPECT_LT(seconds, 2.5 * microbatches * (alone + again));
   setting.training.framework.overlapsParts = false;
   EXPECT_GT(setting.run().dataSeconds, 1.2 * seconds);
 }

@@ -128,7 +128,8 @@ public:
   /// the pipeline differs, too.
   void refuse(const Configuration &configuration,
               const PerPlace<double> &missed);
-  /// Notes that a configuration has been placed and fits.
+  /// Notes that a configuration has been placed and fits, whatever those that
+  /// are like it have missed.
   void accept(const Configuration &configuration) {
     accepted.push_back(configuration);
   }

@@ -59,6 +59,9 @@ static double getMissedShare(const Configuration &known,
 
 Knowledge::Refusal Knowledge::getRefusal(const Configuration &configuration,
                                          const PerPlace<double> &needs) const {
+  // What was placed and fits needs no guess from what is like it.
+  if (isAccepted(configuration))
+    return Refusal::None;
   Refusal refusal = Refusal::None;
   const Device &device = input.cluster.device;
   for (const Refused &known : refused) {

@@ -19,9 +19,9 @@
 using namespace plait;
 using namespace plait::planner;
 
-bool planner::overlapsParts(const Context &context) {
-  return context.framework().overlapGradients &&
-         context.framework().overlapsParts && context.hasHost();
+bool planner::overlapsParts(const Framework &framework, const Device &device) {
+  return framework.overlapGradients && framework.overlapsParts &&
+         !device.isProcessor;
 }
 
 namespace {

@@ -45,7 +45,10 @@ struct BlockPass {
 
 /// Whether passes wait for what ZeRO exchanges parameter by parameter: on
 /// processors one thread does all, unless it is told otherwise.
-bool overlapsParts(const Context &context);
+bool overlapsParts(const Framework &framework, const Device &device);
+inline bool overlapsParts(const Context &context) {
+  return overlapsParts(context.framework(), context.cluster.device);
+}
 
 /// Lists that estimates of one search share: they depend on the mesh and the
 /// ZeRO stage, and on no schedule and no cut. Works, training and cluster are

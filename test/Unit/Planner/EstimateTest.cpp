@@ -146,14 +146,18 @@ TEST(Estimate, GradientsEndInTheHalfOfTheWeights) {
   setting.configuration.mesh[Axis::DP] = 16;
   setting.cluster.inter.bandwidth /= 16;
   setting.training.framework.overlapsParts = true;
-  // By ZeRO 2 each is reduced as it ends, a layer's behind the next one's work.
-  for (int zero = 0; zero <= 1; ++zero) {
+  for (int zero = 0; zero <= 3; ++zero) {
     setting.configuration.zero = zero;
     setting.configuration.schedule = "1f1b";
     double whole = setting.run().dataSeconds;
     setting.configuration.schedule = "zb-h1";
     Estimate split = setting.run();
-    EXPECT_GT(split.dataSeconds, whole + 0.1 * split.stages[0].backwardInput);
+    // From ZeRO 2 on passes wait where a gradient ends. The small ones of a
+    // layer, which queue between its matrices, are in the other half.
+    if (zero >= 2)
+      EXPECT_LT(split.dataSeconds, whole);
+    else
+      EXPECT_GT(split.dataSeconds, whole + 0.1 * split.stages[0].backwardInput);
   }
 }
 

@@ -372,8 +372,8 @@ const ScheduleChoice *Choices::findPlainest(bool splits) const {
 }
 
 /// Without stages behind each other schedules differ in no more than whether
-/// gradients of weights run apart. That hides nothing that they do not hide
-/// where they are, but what ZeRO reduces: halves of a pass may wait for less.
+/// gradients of weights run apart. Halves of a pass are no faster than the
+/// whole, unless they wait for less of what ZeRO exchanges.
 std::vector<const ScheduleChoice *>
 Choices::getSchedules(const Mesh &mesh, int64_t stages) const {
   std::vector<const ScheduleChoice *> result;

@@ -59,6 +59,9 @@ static double getMissedShare(const Configuration &known,
 
 Knowledge::Refusal Knowledge::getRefusal(const Configuration &configuration,
                                          const PerPlace<double> &needs) const {
+  // What was placed and fits needs no guess from what is like it.
+  if (isAccepted(configuration))
+    return Refusal::None;
   Refusal refusal = Refusal::None;
   const Device &device = input.cluster.device;
   for (const Refused &known : refused) {
@@ -91,6 +94,7 @@ Estimated Knowledge::makeEstimate(const Node &node,
   cluster.device.memoryBytes -= withheld;
   Context context{*node.work, cluster, input.training, configuration};
   context.blockTimes = &bounds.getBlockTimes();
+  context.partLists = &bounds.getPartLists();
   context.cutoff = limit;
   // The rest of the step takes its part of the limit.
   if (node.schedule->searches)

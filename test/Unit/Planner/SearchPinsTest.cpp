@@ -16,6 +16,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Search/Explore.h"
 #include "SearchSetting.h"
 
 #include <cstdlib>
@@ -182,6 +183,25 @@ TEST(SearchPins, MixturesAreNotSlower) {
       }
     }
   }
+}
+
+/// What does not fit speaks for what is like it, unless that was placed itself.
+TEST(SearchPins, WhatFitsIsNotRefusedForAnother) {
+  Setting setting;
+  TransformerSource source(setting.shape);
+  SearchInput input{source, setting.cluster, setting.training, setting.space,
+                    setting.pins};
+  Knowledge knowledge(input);
+  Configuration placed, other;
+  other.layers = {10};
+  PerPlace<double> needs, missed;
+  needs[MemoryPlace::Arena] = setting.cluster.device.usableBytes() - 1e6;
+  missed[MemoryPlace::Arena] = 1e8;
+  knowledge.refuse(other, missed);
+  EXPECT_EQ(knowledge.getRefusal(placed, needs), Knowledge::Refusal::Inferred);
+  knowledge.accept(placed);
+  EXPECT_EQ(knowledge.getRefusal(placed, needs), Knowledge::Refusal::None);
+  EXPECT_EQ(knowledge.getRefusal(other, needs), Knowledge::Refusal::Placed);
 }
 
 /// A search finds what a free one has found when all of that is pinned.

@@ -77,9 +77,10 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
     bool isLarge = bounds.getBytes(*node.probe, configuration) > usable;
     if (!isFirst && isLarge && !asksShort)
       return true;
-    double least =
-        node.seconds - node.step +
-        bounds.getStepSeconds(*node.work, *node.probe, configuration, limit);
+    double least = std::max(
+        node.pipeline + bounds.getStepSeconds(*node.work, *node.probe,
+                                              configuration, limit),
+        bounds.getStreamSeconds(*node.work, *node.probe, configuration));
     if (!isFirst && least >= limit)
       return true;
     outcome.isShort |= isLarge;

@@ -40,6 +40,7 @@ struct Cell {
   const ScheduleChoice *like = nullptr; // what all of its schedules are
   const Probe *probe = nullptr; // null: not made yet, `work` is of another size
   double step = 0;       // what a member takes at least beside its pipeline
+  double streams = 0;    // and with it, by Bounds::getStreamSeconds()
   bool hasStep = false;  // which has been found
   bool isNarrow = false; // by all bounds that need no schedule
   int64_t index = 0;     // of the first node, in the order of enumeration
@@ -49,7 +50,8 @@ struct Cell {
 /// Configurations of a cell that differ in their ZeRO stage only.
 struct Node : Cell {
   const ScheduleChoice *schedule = nullptr;
-  bool even = false; // the same number of layers on each virtual stage
+  double pipeline = 0; // seconds, at least
+  bool even = false;   // the same number of layers on each virtual stage
   Offload offload = Offload::None;
   /// The number of those with the same mesh and schedule, and with anything on
   /// hosts or nothing.
@@ -244,8 +246,8 @@ private:
   bool mayFit(const Cell &cell, Configuration configuration) const;
   void reopenUnfit();
   double getStepSeconds(const Cell &cell, Configuration configuration,
-                        std::span<const Offload> kinds,
-                        double *any = nullptr) const;
+                        std::span<const Offload> kinds, double *any = nullptr,
+                        double *streams = nullptr) const;
   void expand(const Cell &cell);
   int getFamily(const Node &node);
   void addNode(Node node);

@@ -94,6 +94,7 @@ Estimated Knowledge::makeEstimate(const Node &node,
   cluster.device.memoryBytes -= withheld;
   Context context{*node.work, cluster, input.training, configuration};
   context.blockTimes = &bounds.getBlockTimes();
+  context.partLists = &bounds.getPartLists();
   context.cutoff = limit;
   // The rest of the step takes its part of the limit.
   if (node.schedule->searches)

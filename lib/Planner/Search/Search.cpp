@@ -136,17 +136,18 @@ Summary::makeExact(const Configuration &configuration) const {
 }
 
 /// The less, the simpler.
-/// One stage has no schedule, whatever the configuration calls it: it counts as
-/// the simplest, with one chunk.
+/// One stage has no schedule to speak of, unless that runs gradients of weights
+/// apart: it counts as the simplest, with one chunk.
 static std::tuple<int, int64_t, int, int>
 getComplexity(const Configuration &c) {
   int onHosts = offloadsOptimizer(c.offload) + offloadsActivations(c.offload);
   auto axes = std::ranges::count_if(
       kAxes, [&](const AxisFacts &facts) { return c.mesh[facts.axis] > 1; });
-  if (c.mesh[Axis::PP] == 1)
-    return {onHosts, axes, 0, 1};
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(c.schedule);
+  bool splits = generator.ok() && (*generator)->splitsBackward;
+  if (c.mesh[Axis::PP] == 1 && !splits)
+    return {onHosts, axes, 0, 1};
   int simplicity = generator.ok() ? (*generator)->simplicity : 0;
   return {onHosts, axes, simplicity, c.chunks};
 }

@@ -87,6 +87,7 @@ private:
 /// An estimated member of a node.
 struct Leaf {
   double seconds = 0;
+  double update = 0; // of these, for what replicas exchange and the optimizer
   PerPlace<double> needs;    // bytes
   bool exceedsOther = false; // it needs more of another place than there is
 
@@ -181,6 +182,9 @@ public:
   /// all that do not, and those with something on hosts where they are faster
   /// than all without.
   std::vector<Leaf> getFamilies() const;
+  /// Explores, of the works that run() has found, what has one stage and takes
+  /// less than `most` seconds. Returns what getFamilies() does of that.
+  std::vector<Leaf> findOneStage(double most) const;
   /// When nothing fits: the configuration that needs the least.
   std::optional<Leaf> findSmallest();
   const Work *getWork(const Configuration &configuration) const;
@@ -303,8 +307,9 @@ private:
   std::vector<int> found;                // families that have one, in order
   std::optional<Leaf> smallest;
   bool stopsAtFirst = false;
-  int64_t enumerated = 0; // nodes
-  double threshold;       // no slower family is among the best
+  bool hasOneStage = false; // all that is explored
+  int64_t enumerated = 0;   // nodes
+  double threshold;         // no slower family is among the best
   /// The seconds that all devices together take, once that is known: with idle
   /// ones only what is faster counts.
   double fullSeconds = 1e300;

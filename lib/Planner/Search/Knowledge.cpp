@@ -123,7 +123,8 @@ Estimated Knowledge::makeEstimate(const Node &node,
   result.pipeline = estimate->pipelineSeconds + estimate->overheadSeconds;
   PerPlace<double> needs = estimate->getNeeds();
   result.fits = !findShort(needs, device);
-  result.leaf = {estimate->iterationSeconds, needs,
+  result.leaf = {estimate->iterationSeconds,
+                 estimate->dataSeconds + estimate->optimizerSeconds, needs,
                  findShort(needs, device, otherPlaces).has_value(),
                  std::move(whole)};
   return result;

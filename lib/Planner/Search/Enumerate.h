@@ -80,8 +80,8 @@ public:
   std::vector<Mesh> getIdleMeshes(const Degrees &degrees, int64_t stages,
                                   const Training &training,
                                   const Pins &pins) const;
-  /// Of one mesh, with no more virtual stages than the model has pieces; of one
-  /// stage those that stand for all. Members of `schedules`.
+  /// Returns members of `schedules` for one mesh, with no more virtual stages
+  /// than the model has pieces; for one stage those that stand for all.
   std::vector<const ScheduleChoice *> getSchedules(const Mesh &mesh,
                                                    int64_t stages) const;
   std::vector<int> getZeroStages(const Mesh &mesh) const;

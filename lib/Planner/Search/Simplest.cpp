@@ -28,7 +28,7 @@ static int64_t countAxes(const Configuration &c) {
 }
 
 using Complexity = std::tuple<int, int64_t, int, int>; // less is simpler
-/// Of one axis, with one stage and nothing on hosts.
+/// The complexity of one axis, with one stage and nothing on hosts.
 constexpr Complexity leastComplexity = {0, 1, 0, 1};
 
 /// One stage has no schedule to speak of, unless that runs gradients of weights

@@ -47,7 +47,7 @@ private:
 
 } // namespace
 
-/// What replicas compress is summed at the end of the step.
+/// Gradients that replicas compress are summed at the end of the step.
 ExchangedPart ListMaker::makePart(const ParameterGroup &group, bool isRead) {
   ExchangedPart part;
   part.isDivided = true;
@@ -67,7 +67,7 @@ ExchangedPart ListMaker::makePart(const ParameterGroup &group, bool isRead) {
   return part;
 }
 
-/// Of a tied table ZeRO 2 reduces one sum.
+/// ZeRO 2 reduces one sum of a tied table.
 PartList ListMaker::make() {
   PartList list;
   list.readsTable = pass.isTableThere;

@@ -20,7 +20,7 @@
 
 namespace plait::planner {
 
-/// What one pass exchanges of one parameter; nothing where counts are 0.
+/// Exchanges of one parameter in one pass; none where counts are 0.
 struct ExchangedPart {
   Replicated gather, reduce;
   double adding = 0; // seconds, of what the reduction leaves

@@ -87,7 +87,8 @@ double Streams::send(const Replicated &made, double ready, bool inwards) {
   return ready;
 }
 
-/// In the order in which they are read, first of all by what is computed again.
+/// Parameters come in the order in which they are read, first of all by what is
+/// computed again.
 /// What was gathered over one axis alone lies where the next one's will; where
 /// a layer is computed again, which takes more memory later, there is room for
 /// both.
@@ -161,7 +162,7 @@ void Streams::compute(const Run &run) {
   walk(run, run.marks, run.work, /*isAgain=*/false);
 }
 
-/// What is reduced before is added up behind that.
+/// Adds up what was reduced before, behind that.
 void Streams::reduce(const ExchangedPart &part) {
   wait(std::exchange(times.added,
                      send(part.reduce, times.clock, /*inwards=*/false)));
@@ -181,7 +182,7 @@ bool Streams::isSteady(const Times &before) const {
          });
 }
 
-/// As if `count` blocks more had taken what the last one has since `before`.
+/// Skips `count` blocks, as if each took what the last one has since `before`.
 void Streams::skip(const Times &before, int count) {
   double taken = count * (times.clock - before.clock);
   for (double Times::*time :

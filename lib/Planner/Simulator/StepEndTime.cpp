@@ -200,7 +200,7 @@ double planner::getMovedSeconds(const StepLoad &load, const Context &context) {
          context.cluster.device.places[place].bandwidth;
 }
 
-/// What ZeRO 2 divides is in no pack: for each parameter there are two kernels
+/// Parameters that ZeRO 2 divides are in no pack: each has two kernels
 /// of the norm and one of the update, of which one launch is counted with the
 /// traffic.
 static double getLaunchSeconds(const StepLoad &load, const Context &context) {

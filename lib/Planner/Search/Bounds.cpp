@@ -84,7 +84,7 @@ const Result<Probe> &Bounds::getProbeOf(const Work &work,
   auto &probe =
       latest->second[size_t(configuration.contextParallel)][size_t(kind)]
                     [splits][size_t(configuration.offload.activations)]
-                    [copiesBesideGathers(configuration)];
+                    [copiesBesideGathers(configuration, splits)];
   if (!probe)
     probe = std::make_unique<Result<Probe>>(
         kind == Recompute::Auto ? makeLeastProbe(work, configuration, splits)
@@ -156,7 +156,7 @@ Result<Probe> Bounds::makeProbe(const Work &work,
   one.recompute = kind;
   one.mesh = withOneReplica(one.mesh);
   one.mesh[Axis::PP] = one.chunks = 1;
-  one.zero = copiesBesideGathers(configuration) ? 3 : 0;
+  one.zero = copiesBesideGathers(configuration, splits) ? 3 : 0;
   one.layers.clear();
   // Any schedule of the class: with one stage they run the same actions.
   one.schedule = splits ? "zb-h1" : "1f1b";
@@ -338,6 +338,54 @@ double Bounds::getStepSeconds(const Work &work, const Probe &probe,
   double made = makeStepSeconds(work, probe, configuration, seconds);
   std::lock_guard<std::mutex> lock(mutex);
   return steps.try_emplace(key, made).first->second;
+}
+
+PartSums Bounds::getSums(const Context &context) {
+  const Configuration &configuration = context.configuration;
+  std::optional<Recompute> kind = configuration.recompute.getUniform();
+  Mesh mesh = configuration.mesh;
+  mesh[Axis::PP] = std::min(mesh[Axis::PP], 2); // whether a table is on two
+  SumsKey key(&context.work, mesh, configuration.zero,
+              kind && *kind != Recompute::Auto ? int(*kind) : -1);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (auto found = sums.find(key); found != sums.end())
+      return found->second;
+  }
+  PartSums made = sumParts(kind, context);
+  std::lock_guard<std::mutex> lock(mutex);
+  return sums.try_emplace(key, made).first->second;
+}
+
+/// A pass takes no less than its work, nor than what it exchanges over one
+/// axis, in whose stream nothing overtakes: all that it gathers it waits for,
+/// and it ends with the last reduction. Ranks of a pipeline share both as they
+/// share the work, and the fullest has no less than the mean.
+double Bounds::getStreamSeconds(const Work &work, const Probe &probe,
+                                const Configuration &configuration) {
+  Context context{work, cluster, training, configuration};
+  const Framework &framework = training.framework;
+  if (configuration.zero < 2 || context.replicas() == 1 ||
+      !framework.dividesParameters || !overlapsParts(context) ||
+      !framework.addsUpParts || !framework.reduceEveryMicrobatch)
+    return 0;
+  PartSums sums = getSums(context);
+  bool isUniform = configuration.recompute.getUniform().has_value();
+  double longest = 0;
+  for (const AxisFacts &facts : kAxes) {
+    double forward = sums.forward[facts.axis];
+    double backward = sums.backward[facts.axis];
+    double seconds = isUniform
+                         ? std::max(probe.forward, forward) +
+                               std::max(probe.work() - probe.forward, backward)
+                         : std::max(probe.work(), forward + backward);
+    longest = std::max(longest, seconds);
+  }
+  double waited = getWaitShare(configuration, training) * probe.work();
+  double microbatches = double(configuration.microbatches(training));
+  return boundRounding *
+         (microbatches / configuration.mesh[Axis::PP] * (longest + waited) +
+          probe.overhead);
 }
 
 /// What is resident, by the ZeRO stage, and one microbatch whole, or all of

@@ -15,6 +15,7 @@
 #define PLAIT_LIB_PLANNER_SEARCH_BOUNDS_H
 
 #include "Simulator/BlockTime.h"
+#include "Simulator/PartLists.h"
 #include "Simulator/RankMemory.h"
 #include "plait/Planner/Estimate.h"
 
@@ -59,9 +60,12 @@ struct Probe {
 };
 
 /// Whether copies may take nothing, however long they are: they go on while
-/// passes wait for what ZeRO 3 gathers, which a probe knows nothing of.
-inline bool copiesBesideGathers(const Configuration &configuration) {
-  return configuration.zero >= 3 && offloadsActivations(configuration.offload);
+/// passes wait for what ZeRO 3 gathers, and halves of them for what ZeRO 2
+/// reduces, which a probe knows nothing of.
+inline bool copiesBesideGathers(const Configuration &configuration,
+                                bool splits) {
+  return configuration.zero >= (splits ? 2 : 3) &&
+         offloadsActivations(configuration.offload);
 }
 
 /// One microbatch through the stages of a pipeline, as they are cut: whatever
@@ -89,6 +93,7 @@ public:
 
   /// Times that estimates of the same search share with bounds.
   BlockTimes &getBlockTimes() { return blockTimes; }
+  PartLists &getPartLists() { return partLists; }
 
   /// Or what estimate() refuses it with. `splits`: gradients of weights run
   /// apart.
@@ -110,6 +115,12 @@ public:
   /// takes less than `seconds`.
   double getStepSeconds(const Work &work, const Probe &probe,
                         const Configuration &configuration, double seconds);
+
+  /// Seconds of a step that the streams of a rank are busy at least, with what
+  /// it computes or with what the ZeRO stage of `configuration` has it exchange
+  /// parameter by parameter; 0 where that is not known.
+  double getStreamSeconds(const Work &work, const Probe &probe,
+                          const Configuration &configuration);
 
   /// Forgets what getStepSeconds() has kept: limits change as a search goes on.
   void forgetSteps() { steps.clear(); }
@@ -142,6 +153,7 @@ private:
   const Cluster &cluster;
   const Training &training;
   BlockTimes blockTimes;
+  PartLists partLists;
   /// The key has, of a work, the ranks that share a sequence and a microbatch.
   /// A probe is made when it is asked for. Where activations lie is the last:
   /// it changes times of passes, as where the optimizer's state does not.
@@ -174,6 +186,10 @@ private:
   using StepKey = std::tuple<double, const Work *, Mesh, int64_t, int, Offload,
                              ContextParallel>;
   std::map<StepKey, double> steps;
+  /// Sums of what is exchanged: all that they depend on. -1: of any kind.
+  using SumsKey = std::tuple<const Work *, Mesh, int, int>;
+  std::map<SumsKey, PartSums> sums;
+  PartSums getSums(const Context &context);
 };
 
 /// Seconds of a sequence that ranks of tp exchange at least: those in which

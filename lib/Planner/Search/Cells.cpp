@@ -193,21 +193,22 @@ void Explorer::narrow(Cell cell) {
                                    cell.like->splits);
   if (cell.seconds < threshold) {
     double any = 0;
-    cell.step = getStepSeconds(cell, configuration, choices.offload, &any);
-    cell.seconds += any;
+    cell.step = getStepSeconds(cell, configuration, choices.offload, &any,
+                               &cell.streams);
+    cell.seconds = std::max(cell.seconds + any, cell.streams);
     cell.hasStep = true;
   }
   cells.add(cell);
 }
 
 /// Of the ZeRO stages that may fit with the first of `kinds` of offload, which
-/// is the fastest; 0 where none does. `any`, if given: of those that may fit
-/// with one of them.
+/// is the fastest; 0 where none does. `any` and `streams`, if given: of those
+/// that may fit with one of them, and what streams are busy.
 double Explorer::getStepSeconds(const Cell &cell, Configuration configuration,
-                                std::span<const Offload> kinds,
-                                double *any) const {
+                                std::span<const Offload> kinds, double *any,
+                                double *streams) const {
   constexpr double never = std::numeric_limits<double>::max();
-  double least = never, leastOfAny = never;
+  double least = never, leastOfAny = never, leastStreams = never;
   configuration.schedule = "1f1b"; // holds no more than any other
   auto fits = [&](Offload kind) {
     configuration.offload = kind;
@@ -225,11 +226,17 @@ double Explorer::getStepSeconds(const Cell &cell, Configuration configuration,
     double seconds =
         bounds.getStepSeconds(*cell.work, *cell.probe, configuration, never);
     leastOfAny = std::min(leastOfAny, seconds);
+    if (streams)
+      leastStreams = std::min(
+          leastStreams,
+          bounds.getStreamSeconds(*cell.work, *cell.probe, configuration));
     if (isFirst)
       least = std::min(least, seconds);
   }
   if (any)
     *any = leastOfAny == never ? 0 : leastOfAny;
+  if (streams)
+    *streams = leastStreams == never ? 0 : leastStreams;
   return least == never ? 0 : least;
 }
 
@@ -279,9 +286,9 @@ void Explorer::addNode(Node node) {
   Configuration configuration = toConfiguration(node);
   double usable = input.cluster.device.usableBytes();
   std::vector<int> zeros = choices.getZeroStages(node.mesh);
-  node.seconds = bounds.getSeconds(*node.work, *node.probe, configuration,
-                                   node.like->splits) +
-                 node.step;
+  node.pipeline = bounds.getSeconds(*node.work, *node.probe, configuration,
+                                    node.like->splits);
+  node.seconds = std::max(node.pipeline + node.step, node.streams);
   configuration.zero = zeros.front();
   if (bounds.getBytes(*node.probe, configuration) > usable ||
       isFasterOffloaded(node))

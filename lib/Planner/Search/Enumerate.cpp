@@ -15,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Search/Enumerate.h"
+#include "Simulator/PartLists.h"
 #include "plait/Planner/Abilities.h"
 #include "plait/Schedule/Generators.h"
 
@@ -193,6 +194,8 @@ Result<Choices> Choices::get(const SearchSpace &space, const Pins &pins,
   choices.mayIdle = *ranks == cluster.devices() && !pins.devices &&
                     !pins.isMeshGiven() && !cluster.device.isProcessor;
   choices.joinsReplicas = training.framework.joinsReplicas;
+  choices.waitsForParts = training.framework.dividesParameters &&
+                          overlapsParts(training.framework, cluster.device);
   choices.devicesPerNode = cluster.devicesPerNode;
   choices.needsReplicas = training.compress.isOn() && !pins.mesh[Axis::DP];
   choices.zero = space.zero;
@@ -342,20 +345,33 @@ std::vector<Mesh> Choices::getIdleMeshes(const Degrees &degrees, int64_t stages,
   return meshes;
 }
 
-/// Those with no more virtual stages than the model has pieces.
+const ScheduleChoice *Choices::findPlainest(bool splits) const {
+  const ScheduleChoice *plainest = nullptr;
+  auto key = [](const ScheduleChoice &choice) {
+    return std::pair(choice.chunks, choice.searches);
+  };
+  for (const ScheduleChoice &choice : schedules)
+    if (choice.splits == splits && (!plainest || key(choice) < key(*plainest)))
+      plainest = &choice;
+  return plainest;
+}
+
+/// Without stages behind each other schedules differ in no more than whether
+/// gradients of weights run apart. Halves of a pass are no faster than the
+/// whole, unless they wait for less of what ZeRO exchanges.
 std::vector<const ScheduleChoice *>
 Choices::getSchedules(const Mesh &mesh, int64_t stages) const {
-  if (mesh[Axis::PP] == 1) {
-    // Without stages behind each other all schedules run the same actions: the
-    // one that is the plainest stands for them, or the first where none is
-    // plain.
-    auto isPlain = [](const ScheduleChoice &choice) {
-      return choice.chunks == 1 && !choice.splits;
-    };
-    auto plain = std::find_if(schedules.begin(), schedules.end(), isPlain);
-    return {plain == schedules.end() ? &schedules.front() : &*plain};
-  }
   std::vector<const ScheduleChoice *> result;
+  if (mesh[Axis::PP] == 1) {
+    const ScheduleChoice *whole = findPlainest(false);
+    const ScheduleChoice *halves = findPlainest(true);
+    if (whole)
+      result.push_back(whole);
+    if (halves &&
+        (!whole || (waitsForParts && getZeroStages(mesh).back() >= 2)))
+      result.push_back(halves);
+    return result;
+  }
   for (const ScheduleChoice &choice : schedules)
     if (int64_t(choice.chunks) * mesh[Axis::PP] <= stages)
       result.push_back(&choice);

@@ -80,8 +80,8 @@ public:
   std::vector<Mesh> getIdleMeshes(const Degrees &degrees, int64_t stages,
                                   const Training &training,
                                   const Pins &pins) const;
-  /// Of one mesh. One stage needs no schedule: one stands for all.
-  /// Members of `schedules`.
+  /// Returns members of `schedules` for one mesh, with no more virtual stages
+  /// than the model has pieces; for one stage those that stand for all.
   std::vector<const ScheduleChoice *> getSchedules(const Mesh &mesh,
                                                    int64_t stages) const;
   std::vector<int> getZeroStages(const Mesh &mesh) const;
@@ -104,7 +104,12 @@ private:
   /// Fills `tensorsFirst` and `tensorsByBound`.
   void setTensors(const Pins &pins, const Cluster &cluster);
 
+  /// The plainest that runs gradients of weights apart, or does not; null where
+  /// there is none.
+  const ScheduleChoice *findPlainest(bool splits) const;
+
   std::vector<int64_t> microBatches; // empty: all that divide
+  bool waitsForParts = false;        // passes do, for what ZeRO 2 divides
 };
 
 } // namespace plait::planner

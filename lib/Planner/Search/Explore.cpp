@@ -77,9 +77,10 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
     bool isLarge = bounds.getBytes(*node.probe, configuration) > usable;
     if (!isFirst && isLarge && !asksShort)
       return true;
-    double least =
-        node.seconds - node.step +
-        bounds.getStepSeconds(*node.work, *node.probe, configuration, limit);
+    double least = std::max(
+        node.pipeline + bounds.getStepSeconds(*node.work, *node.probe,
+                                              configuration, limit),
+        bounds.getStreamSeconds(*node.work, *node.probe, configuration));
     if (!isFirst && least >= limit)
       return true;
     outcome.isShort |= isLarge;
@@ -354,7 +355,8 @@ void Explorer::addWork(const Work *work) {
   works[degrees] = work;
   noteExchange(*work, most);
   for (const Mesh &mesh : found)
-    addMesh(*work, mesh);
+    if (!hasOneStage || mesh[Axis::PP] == 1)
+      addMesh(*work, mesh);
 }
 
 /// Keeps what ranks of tp exchange at least. The more sequences, the less for
@@ -488,6 +490,15 @@ std::vector<Leaf> Explorer::getFamilies() const {
     families.push_back(*leaf);
   std::sort(families.begin(), families.end(), isBetter);
   return families;
+}
+
+std::vector<Leaf> Explorer::findOneStage(double most) const {
+  Explorer other(input, choices, knowledge, listed, most);
+  other.hasOneStage = true;
+  for (const auto &[degrees, work] : works)
+    other.addWork(work);
+  other.explore();
+  return other.getFamilies();
 }
 
 std::optional<Leaf> Explorer::findSmallest() {

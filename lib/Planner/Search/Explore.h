@@ -40,6 +40,7 @@ struct Cell {
   const ScheduleChoice *like = nullptr; // what all of its schedules are
   const Probe *probe = nullptr; // null: not made yet, `work` is of another size
   double step = 0;       // what a member takes at least beside its pipeline
+  double streams = 0;    // and with it, by Bounds::getStreamSeconds()
   bool hasStep = false;  // which has been found
   bool isNarrow = false; // by all bounds that need no schedule
   int64_t index = 0;     // of the first node, in the order of enumeration
@@ -49,7 +50,8 @@ struct Cell {
 /// Configurations of a cell that differ in their ZeRO stage only.
 struct Node : Cell {
   const ScheduleChoice *schedule = nullptr;
-  bool even = false; // the same number of layers on each virtual stage
+  double pipeline = 0; // seconds, at least
+  bool even = false;   // the same number of layers on each virtual stage
   Offload offload = Offload::None;
   /// The number of those with the same mesh and schedule, and with anything on
   /// hosts or nothing.
@@ -85,6 +87,7 @@ private:
 /// An estimated member of a node.
 struct Leaf {
   double seconds = 0;
+  double update = 0; // of these, for what replicas exchange and the optimizer
   PerPlace<double> needs;    // bytes
   bool exceedsOther = false; // it needs more of another place than there is
 
@@ -179,6 +182,9 @@ public:
   /// all that do not, and those with something on hosts where they are faster
   /// than all without.
   std::vector<Leaf> getFamilies() const;
+  /// Explores, of the works that run() has found, what has one stage and takes
+  /// less than `most` seconds. Returns what getFamilies() does of that.
+  std::vector<Leaf> findOneStage(double most) const;
   /// When nothing fits: the configuration that needs the least.
   std::optional<Leaf> findSmallest();
   const Work *getWork(const Configuration &configuration) const;
@@ -244,8 +250,8 @@ private:
   bool mayFit(const Cell &cell, Configuration configuration) const;
   void reopenUnfit();
   double getStepSeconds(const Cell &cell, Configuration configuration,
-                        std::span<const Offload> kinds,
-                        double *any = nullptr) const;
+                        std::span<const Offload> kinds, double *any = nullptr,
+                        double *streams = nullptr) const;
   void expand(const Cell &cell);
   int getFamily(const Node &node);
   void addNode(Node node);
@@ -301,8 +307,9 @@ private:
   std::vector<int> found;                // families that have one, in order
   std::optional<Leaf> smallest;
   bool stopsAtFirst = false;
-  int64_t enumerated = 0; // nodes
-  double threshold;       // no slower family is among the best
+  bool hasOneStage = false; // all that is explored
+  int64_t enumerated = 0;   // nodes
+  double threshold;         // no slower family is among the best
   /// The seconds that all devices together take, once that is known: with idle
   /// ones only what is faster counts.
   double fullSeconds = 1e300;

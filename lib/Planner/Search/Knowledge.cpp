@@ -94,6 +94,7 @@ Estimated Knowledge::makeEstimate(const Node &node,
   cluster.device.memoryBytes -= withheld;
   Context context{*node.work, cluster, input.training, configuration};
   context.blockTimes = &bounds.getBlockTimes();
+  context.partLists = &bounds.getPartLists();
   context.cutoff = limit;
   // The rest of the step takes its part of the limit.
   if (node.schedule->searches)
@@ -122,7 +123,8 @@ Estimated Knowledge::makeEstimate(const Node &node,
   result.pipeline = estimate->pipelineSeconds + estimate->overheadSeconds;
   PerPlace<double> needs = estimate->getNeeds();
   result.fits = !findShort(needs, device);
-  result.leaf = {estimate->iterationSeconds, needs,
+  result.leaf = {estimate->iterationSeconds,
+                 estimate->dataSeconds + estimate->optimizerSeconds, needs,
                  findShort(needs, device, otherPlaces).has_value(),
                  std::move(whole)};
   return result;

@@ -37,7 +37,7 @@ bool Explorer::isFasterOffloaded(const Node &node) const {
 /// yet. What no offload makes fast enough is left out: the threshold only
 /// falls.
 bool Explorer::mayBeShort(const Node &node) const {
-  return !node.isShort && node.seconds - node.step < threshold &&
+  return !node.isShort && node.pipeline < threshold &&
          choices.offload.size() > 1 && node.offload == choices.offload.front();
 }
 
@@ -72,7 +72,7 @@ void Explorer::addOffloaded(Offload offload) {
   const Node *former = nullptr; // of which `step` is
   double step = 0;
   for (const Node &node : shortNodes) {
-    if (node.seconds - node.step >= threshold)
+    if (node.pipeline >= threshold)
       continue;
     Node other = node;
     other.offload = offload;

@@ -19,8 +19,8 @@
 #include "Search/Explore.h"
 #include "Search/Failure.h"
 #include "Search/Parts.h"
+#include "Search/Simplest.h"
 #include "plait/Planner/Abilities.h"
-#include "plait/Schedule/Generators.h"
 #include "plait/Schedule/StageCut.h"
 
 #include <algorithm>
@@ -133,51 +133,6 @@ Summary::makeExact(const Configuration &configuration) const {
     return estimate.status();
   return makeAlternative("", configuration, std::move(*estimate),
                          result.estimate, input.cluster);
-}
-
-/// The less, the simpler.
-/// One stage has no schedule, whatever the configuration calls it: it counts as
-/// the simplest, with one chunk.
-static std::tuple<int, int64_t, int, int>
-getComplexity(const Configuration &c) {
-  int onHosts = offloadsOptimizer(c.offload) + offloadsActivations(c.offload);
-  auto axes = std::ranges::count_if(
-      kAxes, [&](const AxisFacts &facts) { return c.mesh[facts.axis] > 1; });
-  if (c.mesh[Axis::PP] == 1)
-    return {onHosts, axes, 0, 1};
-  Result<const schedule::Generator *> generator =
-      schedule::findGenerator(c.schedule);
-  int simplicity = generator.ok() ? (*generator)->simplicity : 0;
-  return {onHosts, axes, simplicity, c.chunks};
-}
-
-/// What is faster by less than predictions are off by may well be slower: of
-/// the runners-up within the band the simplest comes first.
-static void preferSimple(std::vector<Leaf> &families) {
-  // Families beyond those that are kept may not be exact: a bound has only
-  // shown that they are slower, which says nothing about whether they are in
-  // the band. But the fastest with nothing on hosts is: it was found before
-  // anything on hosts was tried.
-  const Leaf &fastest = families.front();
-  auto last = families.begin() + std::min(families.size(), Explorer::listed);
-  auto plain = std::ranges::find_if(families, [](const Leaf &leaf) {
-    return leaf.configuration.offload == Offload::None;
-  });
-  auto pick = families.begin();
-  auto consider = [&](auto leaf) {
-    // Only among those with as many ranks: a configuration that leaves devices
-    // idle is an alternative, not a simpler form of the same.
-    if (leaf->seconds <= fastest.seconds * (1 + robustBand) &&
-        leaf->configuration.ranks() == fastest.configuration.ranks() &&
-        getComplexity(leaf->configuration) < getComplexity(pick->configuration))
-      pick = leaf;
-  };
-  for (auto leaf = families.begin(); leaf != last; ++leaf)
-    consider(leaf);
-  if (plain != families.end())
-    consider(plain);
-  // The others keep their order behind it, the fastest first.
-  std::rotate(families.begin(), pick, pick + 1);
 }
 
 /// Says what the pick was preferred to.
@@ -384,7 +339,7 @@ void Summary::addVariants() {
 Status Summary::choose() {
   families = explorer.getFamilies();
   fastest = families.front();
-  preferSimple(families);
+  preferSimple(families, explorer);
   result.configuration = families.front().configuration;
   result.work = explorer.getWork(result.configuration);
   Result<Estimate> estimate = planner::estimate(

@@ -91,11 +91,14 @@ static std::string summarize(const Configuration &configuration) {
 }
 
 /// Sizes of the mesh always, the rest where it is not at its default or where
-/// it makes a difference: one stage has no schedule to speak of.
+/// it makes a difference: one stage has no schedule to speak of, unless that
+/// runs gradients of weights apart.
 std::string planner::print(const Configuration &configuration) {
   std::ostringstream out;
   out << configuration.mesh.print(" ", ", ");
-  if (configuration.mesh[Axis::PP] > 1)
+  auto generator = schedule::findGenerator(configuration.schedule);
+  if (configuration.mesh[Axis::PP] > 1 ||
+      (generator.ok() && (*generator)->splitsBackward))
     out << ", " << configuration.schedule;
   if (configuration.chunks > 1)
     out << ", chunks " << configuration.chunks;

@@ -69,7 +69,7 @@ Bounds::makeStageProbe(const Work &work, const Configuration &configuration) {
   step.globalBatch = configuration.microBatch * configuration.mesh.batchParts();
   Context context{work, cluster, step, configuration};
   context.blockTimes = &blockTimes;
-  context.boundsCuts = copiesBesideGathers(configuration);
+  context.boundsCuts = copiesBesideGathers(configuration, /*splits=*/false);
   Estimator estimator(context);
   if (!estimator.runStages().ok())
     return nullptr;
@@ -87,7 +87,7 @@ Bounds::getStageProbe(const Work &work, const Configuration &configuration,
                       bool splits) {
   Configuration one = configuration;
   one.mesh = withOneReplica(one.mesh);
-  one.zero = copiesBesideGathers(configuration) ? 3 : 0;
+  one.zero = copiesBesideGathers(configuration, splits) ? 3 : 0;
   // One chunk lies the same way in every placement.
   if (one.chunks == 1)
     one.schedule = splits ? "zb-h1" : "1f1b";

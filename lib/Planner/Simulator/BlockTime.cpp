@@ -149,11 +149,12 @@ static bool isGatheredAnew(const Operation &op) {
 /// Of communication over tp its time is no kernel's. It may be hidden by
 /// `beside` seconds of other matmuls; and be cut into pieces along with
 /// `matmul`, which makes or reads it (null: there is none). Returns what it
-/// needs of `beside`. Collectives of either backward pass count to the input
-/// gradient, which the next stage waits for.
+/// needs of `beside`. Collectives of a backward pass count to the input
+/// gradient, which the next stage waits for; those of gradients of weights that
+/// are apart to these.
 double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
                                  double beside) {
-  PassTime &pass = op.pass == Pass::Forward ? getPass(op) : input;
+  PassTime &pass = op.pass == Pass::Forward || split ? getPass(op) : input;
   double whole = collectiveSecondsOf(op);
   Cut best{1, whole, whole, 0, {}};
   bool sums = op.collective == CollectiveKind::AllReduce;
@@ -238,7 +239,7 @@ double BlockTimer::add(const Operation &op) {
 
 /// The inside of attention alone, or the whole forward pass with its
 /// communication.
-void BlockTimer::recompute(StageTime &time) const {
+void BlockTimer::recompute(BlockTime &time) const {
   // Scores that are kept otherwise are computed once more in front of the pass
   // that reads them; fused attention never kept any.
   if (kind == Recompute::Selective && !options.flashAttention &&
@@ -251,12 +252,18 @@ void BlockTimer::recompute(StageTime &time) const {
   if (kind != Recompute::Full)
     return;
   const Framework &framework = context.framework();
-  const PassTime &again = framework.recomputesRead ? read : forward;
+  PassTime again = framework.recomputesRead ? read : forward;
+  // Its first collective over cp has beside it what the layer above has left.
+  double left = !split && context.hasHost() && !context.queuesContext()
+                    ? std::min(delayed, again.context / 2)
+                    : 0;
+  again.context -= left;
   double seconds = again.seconds(framework.hostSeconds) - again.gathered;
   double experts = again.experts - again.gathered;
   // Communication of the forward pass that runs again counts as communication
   // of the backward pass, not as recomputation.
   time.recompute = seconds - again.collective - again.context - experts;
+  time.again = seconds - again.context;
   if (framework.recomputesRead && context.hasHost())
     time.early = seconds;
   // Attention that is computed again has waited for all gradients before it,
@@ -272,6 +279,11 @@ void BlockTimer::recompute(StageTime &time) const {
   for (size_t i = 0; context.notes && i < exchanged.size(); ++i) {
     Exchange exchange = exchanged[i];
     exchange.moment = Moment::Backward;
+    if (exchange.axis == Axis::CP) {
+      double hidden = std::min(left, exchange.seconds - exchange.hidden);
+      exchange.hidden += hidden;
+      left -= hidden;
+    }
     if (i < exchangedRead || !framework.recomputesRead)
       context.note(exchange);
   }
@@ -322,8 +334,9 @@ Operation BlockTimer::getGather(const Operation &op) const {
   return gather;
 }
 
-/// Recomputation has a block's inputs alone, at its beginning.
-void BlockTimer::fetch(const Operation &op) {
+/// Recomputation has a block's inputs alone, at its beginning. `beside` are
+/// seconds since the clock that the operation waits for other ranks.
+void BlockTimer::fetch(const Operation &op, double beside) {
   if (op.pass == Pass::Forward || kind == Recompute::Full ||
       !offloadsActivations(context.configuration.offload))
     return;
@@ -331,7 +344,7 @@ void BlockTimer::fetch(const Operation &op) {
   bool isWeight = split && op.pass == Pass::BackwardWeight;
   if (taken.values > 0)
     fetches[isWeight].add(toCopies(taken, context).getSeconds(context),
-                          getClock(isWeight));
+                          getClock(isWeight) + beside);
 }
 
 /// The collectives with the matmuls around them.
@@ -340,15 +353,23 @@ void BlockTimer::addAll() {
   for (auto op = ops.begin(); op != ops.end(); ++op) {
     if (isThere(*op))
       continue;
-    fetch(*op);
+    bool isAttention = op->kind == OperationKind::Attention;
+    if (!isAttention)
+      fetch(*op, 0);
     bool isMatmul = op->kind == OperationKind::Matmul;
     if (isMatmul && op->pass == Pass::Forward) {
       read = forward;
       exchangedRead = exchanged.size();
     }
-    if (op->kind == OperationKind::Attention && op->pass == Pass::Forward)
+    if (isAttention && op->pass == Pass::Forward)
       untilAttention = forward.device.seconds;
+    double waited = input.context;
+    double begin = getWorked(op->pass == Pass::Forward);
     double seconds = add(*op);
+    marker.add(*op, begin, begin + seconds);
+    // Ranks of cp exchange as much before an attention as behind it.
+    if (isAttention)
+      fetch(*op, (waited - input.context) / 2 - seconds);
     // What is sent to its owner is not moved (DelayMatmuls.cpp). Half of a
     // backward pass has its gathers from the start.
     if (isMatmul && op->pass == Pass::BackwardWeight &&
@@ -356,6 +377,7 @@ void BlockTimer::addAll() {
       delayed += seconds;
     if (op->kind != OperationKind::Collective) {
       computed += op->pass == Pass::Forward ? 0 : seconds;
+      passed += op->pass == Pass::Forward ? 0 : seconds;
       continue;
     }
     if (isDealt(*op)) {
@@ -373,6 +395,7 @@ void BlockTimer::addAll() {
     if (split || !isForWeights(*op))
       delayed = std::max(0.0, delayed - hidden);
     computed = 0;
+    passed = collectiveSecondsOf(*op);
   }
 }
 
@@ -387,15 +410,16 @@ double BlockTimer::getBeside(const Operation &op,
   }
   if (split || !isForWeights(op))
     return delayed;
-  // What is gathered for gradients of weights alone is there from the start.
-  double seconds = std::max(delayed, computed);
+  // What is gathered for gradients of weights alone is there from the start,
+  // unless it has to come from the host.
+  bool isThere = !offloadsActivations(context.configuration.offload);
+  double seconds = isThere ? std::max(delayed, computed) : delayed;
   for (const Operation &other : behind) {
     if (other.kind == OperationKind::Collective ||
         (other.kind == OperationKind::Matmul &&
          other.pass == Pass::BackwardWeight))
       break;
-    if (other.kind == OperationKind::Matmul)
-      seconds += getCost(other).seconds;
+    seconds += getCost(other).seconds;
   }
   return seconds;
 }
@@ -412,17 +436,18 @@ bool BlockTimer::canCut(const Operation &op, const Operation *matmul) const {
 
 /// The passes' sums, each no shorter than the host takes to issue its kernels;
 /// to the input gradient, which comes first, is added what is computed again.
-StageTime BlockTimer::run() {
+BlockTime BlockTimer::run() {
   addAll();
   const Framework &framework = context.framework();
-  StageTime time;
+  BlockTime time;
+  time.marks = marker.take();
   time.backwardInput = input.seconds(framework.backwardHostSeconds);
   time.backwardWeight = weight.seconds(framework.backwardHostSeconds);
   time.memory = input.device.memory + weight.device.memory;
   time.launch = input.launch(framework.backwardHostSeconds) +
                 weight.launch(framework.backwardHostSeconds);
-  time.tensorBackward = input.collective;
-  time.expertsBackward = input.experts;
+  time.tensorBackward = input.collective + weight.collective;
+  time.expertsBackward = input.experts + weight.experts;
   time.contextBackward = input.context;
   time.fetchedInput = fetches[0].end(getClock(false), isLayer);
   time.fetchedWeight = fetches[1].end(getClock(true), isLayer);
@@ -464,9 +489,9 @@ static BlockTimer makeTimer(const Block &block, const Context &context,
 
 /// Where what is cheap is computed again, the block is the one profiled that
 /// way; how much of its time that is, the difference to the plain block tells.
-StageTime planner::getBlockTime(int index, const Context &context, bool split,
+BlockTime planner::getBlockTime(int index, const Context &context, bool split,
                                 bool isLayer, Recompute kind) {
-  StageTime time =
+  BlockTime time =
       makeTimer(context.block(index, kind), context, split, isLayer, kind)
           .run();
   if (!context.recomputesCheap(kind))

@@ -8,6 +8,7 @@
 #ifndef PLAIT_LIB_PLANNER_SIMULATOR_BLOCKTIME_H
 #define PLAIT_LIB_PLANNER_SIMULATOR_BLOCKTIME_H
 
+#include "PartMarks.h"
 #include "plait/Planner/Cluster.h"
 #include "plait/Planner/Configuration.h"
 #include "plait/Planner/Cost.h"
@@ -26,6 +27,7 @@
 namespace plait::planner {
 
 class BlockTimes;
+class PartLists;
 
 /// The notes of an estimate on what is exchanged, made while it computes how
 /// long that takes.
@@ -56,6 +58,7 @@ struct Context {
   ExchangeNotes *notes = nullptr;
   /// Times that estimates of one search share; null where there is but one.
   BlockTimes *blockTimes = nullptr;
+  PartLists *partLists = nullptr; // the same of what ZeRO exchanges
   /// Whether the whole model on one stage bounds that of any cut, which may
   /// have a message in place of a block's input.
   bool boundsCuts = false;
@@ -209,11 +212,17 @@ struct Context {
   }
 };
 
+/// Seconds of a block, and when its passes need its parameters.
+struct BlockTime : StageTime {
+  PartMarks marks;
+  double again = 0; // of backwardInput: computed again, but for cp's exchanges
+};
+
 /// Seconds of one microbatch of block `index`. `split` says that the schedule
 /// runs the gradients of weights apart, where they hide no communication. Only
 /// layers are recomputed, not what comes before and after them: its `kind` is
 /// None.
-StageTime getBlockTime(int index, const Context &context, bool split,
+BlockTime getBlockTime(int index, const Context &context, bool split,
                        bool isLayer, Recompute kind);
 
 /// Tells by block whether it is one of the layers, between the embedding and
@@ -230,7 +239,7 @@ std::vector<bool> findLayers(const Work &work);
 /// same for all that ask one object. For any number of threads.
 class BlockTimes {
 public:
-  using Times = std::shared_ptr<const std::vector<StageTime>>;
+  using Times = std::shared_ptr<const std::vector<BlockTime>>;
 
   /// Returns what make() does.
   Times get(const Context &context, bool split, Recompute kind);

@@ -99,7 +99,7 @@ public:
   BlockTimer(const Block &block, const Context &context, bool split,
              bool isLayer, Recompute kind)
       : block(block), context(context), split(split), isLayer(isLayer),
-        kind(kind), options(context.costOptions()) {
+        kind(kind), options(context.costOptions()), marker(block, split) {
     if (context.blockTimes)
       costs = context.blockTimes->getCosts(block, context, [&] {
         std::vector<Cost> made;
@@ -109,7 +109,7 @@ public:
       });
   }
 
-  StageTime run();
+  BlockTime run();
   /// Seconds of weights' gradients that the block leaves beside no collective.
   /// What layers like it leave, which come before it in a backward pass, is
   /// beside its own first ones.
@@ -117,7 +117,7 @@ public:
   void take(double left) { delayed = left; }
 
 private:
-  void recompute(StageTime &time) const;
+  void recompute(BlockTime &time) const;
   Cost makeCost(const Operation &op) const;
   /// Returns the same of one of the block's operations, kept if it is.
   Cost getCost(const Operation &op) const {
@@ -148,10 +148,16 @@ private:
   double add(const Operation &op);
   double addCollective(const Operation &op, const Operation *matmul,
                        double beside);
-  void fetch(const Operation &op);
+  void fetch(const Operation &op, double beside);
   double getClock(bool isWeight) const {
     return split ? (isWeight ? weight : input).busy()
                  : input.busy() + weight.busy();
+  }
+  /// Seconds of the pass so far, without what ranks of cp wait for and without
+  /// gradients of weights.
+  double getWorked(bool isForward) const {
+    const PassTime &pass = isForward ? forward : input;
+    return pass.busy() - pass.context;
   }
   double getBeside(const Operation &op,
                    std::span<const Operation> behind) const;
@@ -168,12 +174,14 @@ private:
   CostOptions options;
   BlockTimes::Costs costs; // null: not kept
   PassTime forward, input, weight;
+  PartMarker marker;
   PassTime anew; // of the forward pass, what every backward pass does itself
   PassTime read; // of `forward`, what comes before its last matmul
   Fetches fetches[2]; // of a backward pass, or of either half
   double delayed = 0; // weights' gradients so far that are beside no collective
   double untilAttention = 0; // what a forward pass computes before one
   double computed = 0; // what the backward pass computes since the last one
+  double passed = 0;   // the same, and the last one itself
   /// Exchanges of the forward pass, where they are noted, and how many of them
   /// come before that matmul.
   std::vector<Exchange> exchanged;

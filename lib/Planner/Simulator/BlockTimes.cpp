@@ -26,12 +26,12 @@ std::vector<bool> planner::findLayers(const Work &work) {
 BlockTimes::Times BlockTimes::make(const Context &context, bool split,
                                    Recompute kind) {
   std::vector<bool> isLayer = findLayers(context.work);
-  std::vector<StageTime> times;
+  std::vector<BlockTime> times;
   times.reserve(isLayer.size());
   for (int block = 0; block < int(isLayer.size()); ++block)
     times.push_back(getBlockTime(block, context, split, isLayer[block],
                                  isLayer[block] ? kind : Recompute::None));
-  return std::make_shared<const std::vector<StageTime>>(std::move(times));
+  return std::make_shared<const std::vector<BlockTime>>(std::move(times));
 }
 
 /// Made outside of the lock, which takes far less time. Two threads may make

@@ -52,38 +52,48 @@ double BlockTimer::addContext(const Operation &op, CollectiveKind kind,
 double BlockTimer::contextSeconds(const Operation &op) {
   if (options.sequenceParts == 1 || op.again)
     return 0;
+  double seconds = 0;
   if (options.contextHeads)
-    return exchangeSeconds(op);
-  if (!context.framework().gathersContext)
+    seconds = exchangeSeconds(op);
+  else if (!context.framework().gathersContext)
     return ringSeconds(op);
-  return gatherSeconds(op) + (context.isReordered() ? reorderSeconds(op) : 0);
+  else
+    seconds =
+        gatherSeconds(op) + (context.isReordered() ? reorderSeconds(op) : 0);
+  // Gradients of weights have come behind the first collective, all of them.
+  if (op.pass != Pass::Forward && !split)
+    delayed = 0;
+  return seconds;
 }
 
 /// Keys and values are brought into order once they are gathered, and their
-/// gradients out of it: each is read and written. In the backward pass both
-/// are.
+/// gradients out of it: each by a kernel that reads and writes it. In the
+/// backward pass both are.
 double BlockTimer::reorderSeconds(const Operation &op) const {
   double bytes = double(op.keys) * op.keyValueHeads * op.headSize *
                  options.microBatch * elementBytes(options.precision);
   bool isBoth = op.pass != Pass::Forward && kind != Recompute::Full;
   double tensors = isBoth ? 4 : 2;
-  return memoryCost(2 * tensors * bytes, context.cluster.device).seconds;
+  return tensors * memoryCost(2 * bytes, context.cluster.device).seconds;
 }
 
 /// Keys and values are gathered for each pass, for the backward pass by what is
 /// computed again if layers are; then their gradients are scattered. While keys
 /// come values are computed, and while the second gradient comes the first is
-/// used. What the forward pass has kept has the work since the last collective
-/// beside it; where it is brought into order, the first tensor alone.
+/// used. What the forward pass has kept has beside it the last collective over
+/// tp, once whose gradients of weights are done there is memory for it, and the
+/// work since then; where it is brought into order, the first tensor alone.
 double BlockTimer::gatherSeconds(const Operation &op) {
   double bytes = double(op.keys) * op.keyValueHeads * op.headSize *
                  options.microBatch * elementBytes(options.precision);
   bool forward = op.pass == Pass::Forward;
   bool repeated = !forward && kind == Recompute::Full;
   // From another place it comes no sooner than it is needed.
-  bool hides = !forward && !split && context.hasHost() &&
+  // Half a pass that computes again what is cheap has no memory for it earlier.
+  bool hides = !forward && context.hasHost() &&
+               !(split && context.recomputesCheap(kind)) &&
                !offloadsActivations(context.configuration.offload);
-  double work = std::max(delayed, computed), seconds = 0;
+  double work = split ? passed : std::max(delayed, passed), seconds = 0;
   if (!repeated) {
     double one = collectiveSeconds(CollectiveKind::AllGather, bytes,
                                    context.group(Axis::CP), context.cluster);
@@ -94,10 +104,14 @@ double BlockTimer::gatherSeconds(const Operation &op) {
                           : hides ? work
                                   : 0);
   }
-  if (!forward)
-    seconds += addContext(op, CollectiveKind::ReduceScatter, bytes,
-                          getReaderSeconds(op));
-  return seconds;
+  if (forward)
+    return seconds;
+  // Nothing else has taken the gradients of weights that are left.
+  double one = collectiveSeconds(CollectiveKind::ReduceScatter, bytes,
+                                 context.group(Axis::CP), context.cluster);
+  double left = repeated && !split ? std::min(one, delayed) : 0;
+  return seconds + addContext(op, CollectiveKind::ReduceScatter, bytes,
+                              getReaderSeconds(op) + left);
 }
 
 /// Seconds of the last matmul in front of an attention of the forward pass, if
@@ -128,12 +142,12 @@ double BlockTimer::getReaderSeconds(const Operation &op) const {
 /// key/value heads, keys and values are gathered. In the forward pass each has
 /// the matmul of the next one beside it, but for the result, for which all
 /// waits; in the backward pass the gradient of the result has the gradients of
-/// weights that are left.
+/// weights that are left, and others have the matmul that reads the one before.
 double BlockTimer::exchangeSeconds(const Operation &op) {
   double bytesOfHead = double(op.keys) / options.sequenceParts * op.headSize *
                        options.microBatch * elementBytes(options.precision);
   bool forward = op.pass == Pass::Forward;
-  double next = forward ? getProjectionSeconds(op) : 0;
+  double next = forward ? getProjectionSeconds(op) : getReaderSeconds(op);
   double one =
       collectiveSeconds(CollectiveKind::AllToAll, op.heads * bytesOfHead,
                         context.group(Axis::CP), context.cluster);

@@ -34,7 +34,7 @@ using namespace plait::planner;
 
 /// Kept by kind, since fitting recomputation asks for the same blocks over and
 /// over.
-const std::vector<StageTime> &Estimator::timeBlocks(Recompute kind) {
+const std::vector<BlockTime> &Estimator::timeBlocks(Recompute kind) {
   BlockTimes::Times &times = blockTimes[size_t(kind)];
   bool splits = generator->splitsBackward;
   if (!times)
@@ -45,7 +45,7 @@ const std::vector<StageTime> &Estimator::timeBlocks(Recompute kind) {
 
 /// Seconds of what comes before the layers and of what comes after them.
 std::pair<double, double> Estimator::timeEnds(Recompute kind) {
-  const std::vector<StageTime> &times = timeBlocks(kind);
+  const std::vector<BlockTime> &times = timeBlocks(kind);
   double before = 0, after = 0;
   for (int i = 0; i < work.before; ++i)
     before += times[work.order[i]].sum();
@@ -63,7 +63,7 @@ void Estimator::cut(Recompute kind) {
     result.layers = configuration.layers;
     return;
   }
-  const std::vector<StageTime> &times = timeBlocks(kind);
+  const std::vector<BlockTime> &times = timeBlocks(kind);
   std::vector<double> costs(size_t(work.layers()));
   for (size_t i = 0; i < costs.size(); ++i)
     costs[i] = times[work.order[work.before + i]].sum();
@@ -322,13 +322,18 @@ void Estimator::addWork(const StageTime &time, StepLoad &load) const {
 StepLoad Estimator::getLoad(uint32_t rank) const {
   const schedule::Problem &problem = pipeline.getProblem();
   StepLoad load;
-  load.stages = stagesOf(rank);
+  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
+    uint32_t stage = problem.stageOf(rank, chunk);
+    load.stages.push_back(&stages[stage]);
+    addWork(result.stages[stage], load);
+    if (!waits.empty())
+      load.waits = load.waits.value_or(PassWaits()) += waits[stage];
+  }
   load.parameters = countParameters(work, load.stages);
   load.tied = countTied(work, load.stages);
   load.microbatches = problem.microbatches;
   load.hasLoss = rank == problem.rankOf(problem.stages * problem.chunks - 1);
-  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
-    addWork(result.stages[problem.stageOf(rank, chunk)], load);
+  load.splits = generator->splitsBackward;
   return load;
 }
 
@@ -361,11 +366,34 @@ StepLoad Estimator::getHeaviestLoad() const {
   return load;
 }
 
+/// Runs the order once more with what each stage waits for, which other ranks
+/// then wait for in turn. Without a pipeline, and on processors, it is a sum.
+std::optional<double> Estimator::getWaited() {
+  waits.clear();
+  if (!waitsForParts() || context.boundsCuts)
+    return std::nullopt;
+  std::vector<StageCost> costs = getStageCosts();
+  for (size_t i = 0; i < costs.size(); ++i) {
+    // Most stages run what one in front of them does.
+    size_t alike = findAlike(i);
+    PassWaits stage = alike < i ? waits[alike] : getWaits(stages[i]);
+    costs[i].forward += stage.forward;
+    costs[i].backwardInput += stage.backward;
+    costs[i].backwardWeight += stage.weights;
+    waits.push_back(stage);
+  }
+  if (configuration.mesh[Axis::PP] == 1)
+    return std::nullopt;
+  return pipeline.run(costs, transfer).seconds - result.pipelineSeconds;
+}
+
 /// In the order in which a step goes on behind its pipeline: the slowest
 /// replica is waited for, gradients are exchanged, the optimizer runs. All
 /// ranks do it at the same time, so that the heaviest one counts.
 void Estimator::timeStep() {
+  std::optional<double> waited = getWaited();
   StepLoad load = getHeaviestLoad();
+  load.waited = waited;
   result.waitSeconds =
       getWaitShare(configuration, context.training) * result.pipelineSeconds;
   result.dataSeconds = getDataSeconds(load, context);

@@ -9,6 +9,7 @@
 #define PLAIT_LIB_PLANNER_SIMULATOR_ESTIMATOR_H
 
 #include "BlockTime.h"
+#include "PartTime.h"
 #include "Pipeline.h"
 #include "RankMemory.h"
 #include "StepEndTime.h"
@@ -71,14 +72,16 @@ private:
   OrderGoal getTypicalGoal() const;
   double countRoom(const schedule::Problem &problem) const;
   /// Returns times by block; they are computed when they are asked for.
-  const std::vector<StageTime> &timeBlocks(Recompute kind);
+  const std::vector<BlockTime> &timeBlocks(Recompute kind);
   std::pair<double, double> timeEnds(Recompute kind);
   /// Layers by virtual stage, for layers of which `kind` is recomputed.
   void cut(Recompute kind);
   StageBlocks makeStage(size_t stage, const Recomputation::Stage &kinds) const;
   StageTime timeStage(const StageBlocks &stage);
-  PartSeconds getGatheredBeside(const StageBlocks &stage,
-                                const StageTime &time) const;
+  bool waitsForParts() const;
+  PassWaits getWaits(const StageBlocks &stage) const;
+  size_t findAlike(size_t stage) const;
+  std::optional<double> getWaited();
   void addCopies(const StageBlocks &stage, StageTime &time) const;
   void addPacking(double parameters, StageTime &time) const;
   Status check();
@@ -120,6 +123,7 @@ private:
   schedule::Schedule schedule;
   std::array<BlockTimes::Times, 3> blockTimes; // by kind; null: not asked for
   std::vector<StageBlocks> stages;             // by virtual stage
+  std::vector<PassWaits> waits;                // of these; empty: for nothing
   std::vector<int> starts; // of their layers, in the work's order
   TransferCost transfer;
   double stretch = 1;

@@ -56,7 +56,7 @@ double getLeastBucket(const Context &context);
 /// Calls `visit(elements)` for each piece that the optimizer fetches from the
 /// host, updates and brings back, in the order of the compiler's StepEnd: pack
 /// after pack, of those that ranks divide the buckets, of others parameter by
-/// parameter.
+/// parameter, as is what ZeRO 2 divides, which is in no pack.
 template <typename Visitor>
 void forEachFetched(const StepLoad &load, const Context &context,
                     Visitor visit) {
@@ -84,6 +84,8 @@ void forEachFetched(const StepLoad &load, const Context &context,
         });
   };
   forEachParameter(context.work, load.stages, [&](const ParameterGroup &group) {
+    if (context.zero(group.experts) == 2 && context.dividesByStage(group))
+      return visit(group.elements / getParts(group.experts));
     size_t index = getPackIndex(group, load, context);
     bool single = isSingle(group);
     if (!std::exchange(isDone[single][index], true))

@@ -15,10 +15,12 @@
 
 #include "GatherBatch.h"
 #include "Packs.h"
+#include "PartTime.h"
 #include "Replicated.h"
 #include "plait/Configuration/CompressionFacts.h"
 
 #include <algorithm>
+#include <limits>
 
 using namespace plait;
 using namespace plait::planner;
@@ -45,16 +47,21 @@ constexpr double kNeighbours = 0.75;
 /// first one or the last one.
 constexpr double kParts = 16;
 
+/// Returns the part of a second's work that a second of communication costs it.
+static double getComputeLoss(const Context &context) {
+  Group group = context.replicaGroup(/*experts=*/false);
+  const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
+                                                      : context.cluster.inter;
+  return fabric.computeLoss;
+}
+
 /// The last part, of `alone` seconds, is always exposed, because no work is
 /// left then.
 static Overlap overlap(double seconds, double window, const Context &context,
                        double alone) {
   double most = seconds - std::min(seconds, alone);
   double hidden = std::min(most, window);
-  Group group = context.replicaGroup(/*experts=*/false);
-  const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
-                                                      : context.cluster.inter;
-  return {seconds - hidden, hidden * fabric.computeLoss};
+  return {seconds - hidden, hidden * getComputeLoss(context)};
 }
 
 double planner::gatherState(double bytes, bool experts, double times,
@@ -78,67 +85,6 @@ static double roundingSeconds(const Elements &parameters,
       .seconds;
 }
 
-/// Both messages of so many chunks, in each round.
-static Replicated getMessages(CollectiveKind kind, double chunks,
-                              const Context &context) {
-  const Compression &compression = context.training.compress;
-  ChunkMessage message = compression.getMessage();
-  Replicated made;
-  for (uint64_t bytes : {message.getCodeBytes(), message.getNumberBytes()})
-    if (bytes)
-      made.add(getCollective(kind, Axis::DP, chunks * bytes,
-                             context.group(Axis::DP), context),
-               double(compression.rounds));
-  return made;
-}
-
-/// Counts the parts in which ranks add up what replicas have compressed.
-static double countAddedParts(bool experts, const Context &context) {
-  if (context.training.compress.both)
-    return context.configuration.mesh[Axis::DP];
-  return context.zero(experts) >= 1 ? context.divisions(experts) : 1;
-}
-
-/// Every replica sends messages to all others, or to each the rows that it adds
-/// up; what each has is a sum over the other axes before.
-static Replicated getCompressed(double elements, Summed summed,
-                                const Context &context) {
-  double replicas = context.configuration.mesh[Axis::DP];
-  double parts = countAddedParts(summed.isExperts, context);
-  double chunks = elements / double(context.training.compress.block);
-  bool sendsRows = replicas > 1 && parts > 1;
-  Replicated made = getMessages(
-      sendsRows ? CollectiveKind::AllToAll : CollectiveKind::AllGather,
-      chunks * (sendsRows ? replicas / parts : replicas), context);
-  made.add(getOthers(elements * context.gradientBytes(), summed, context));
-  return made;
-}
-
-/// Seconds of the kernels that make codes of gradients, put them in words, and
-/// add up what all replicas have sent, by what they read and write; further
-/// rounds read and write the sum so far as well. Codes of a sum are made by one
-/// of the replicas, and read by all.
-static double compressingSeconds(double parameters, const Context &context) {
-  const Compression &compression = context.training.compress;
-  constexpr double number = sizeof(float);
-  ChunkMessage message = compression.getMessage();
-  double word = double(message.getCodeBytes() + message.getNumberBytes()) /
-                double(compression.block);
-  double made =
-      ((compression.feedback ? 4 : 2) + (sendsMomentum(compression) ? 1 : 0)) *
-      number;
-  double packed = number + word;
-  double added =
-      number + context.configuration.mesh[Axis::DP] * (word + 2 * number);
-  double parts = countAddedParts(/*experts=*/false, context);
-  added /= parts;
-  if (compression.both)
-    added += (made + packed) / parts + word + number;
-  double summed = double(compression.rounds - 1) * 2 * number;
-  double moved = double(compression.rounds) * (made + packed + added) + summed;
-  return memoryCost(parameters * moved, context.cluster.device).seconds;
-}
-
 /// A copy of a tied table lives on the rank of the first and on that of the
 /// last stage; their gradients are added up between the two.
 static double getTiedSeconds(const StepLoad &load, const Context &context) {
@@ -159,12 +105,6 @@ static double getTiedSeconds(const StepLoad &load, const Context &context) {
   return seconds;
 }
 
-/// On processors one thread does all, unless it is told otherwise.
-static bool overlapsParts(const Context &context) {
-  return context.framework().overlapGradients &&
-         context.framework().overlapsParts && context.hasHost();
-}
-
 namespace {
 
 /// What ZeRO 2 and 3 divide, and how long it takes to gather all of it, what
@@ -174,9 +114,6 @@ struct Divided {
   Replicated gather, gatherBackward, reduce;
   double reduceSeconds = 0; // of all of it, once
   Replicated rest;          // parameter by parameter
-  // Of the largest parameter, mostly the table of embeddings: nothing is beside
-  // what is gathered first and reduced last.
-  double largestGather = 0, largestReduce = 0;
 };
 
 /// How often a rank has a parameter, or as many that are alike, and how often
@@ -267,13 +204,6 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
                                  context.divisions(group.experts),
                              {group.partial, group.experts}, context),
                      uses.held);
-    // As one collective nothing is known of its parts.
-    if (isKnown && uses.held * elements < load.parameters.all()) {
-      divided.largestGather =
-          std::max(divided.largestGather, gather.getSeconds());
-      divided.largestReduce =
-          std::max(divided.largestReduce, reduce.getSeconds());
-    }
   };
   if (isKnown)
     forEachDivided(load, context, add);
@@ -296,11 +226,35 @@ static Divided getDivided(const StepLoad &load, const Context &context) {
   return divided;
 }
 
+/// What is exchanged parameter by parameter, where these are not known.
+static Overlap overlapParts(double seconds, double window,
+                            const Context &context) {
+  // No more is certain.
+  if (context.framework().dividesParameters)
+    return overlap(seconds, window, context, 0);
+  return overlap(seconds, kNeighbours * window, context, seconds / kParts);
+}
+
 /// How often gradients of ZeRO 3 are reduced in a step.
 static double countReductions(const StepLoad &load, const Context &context) {
   return context.framework().reduceEveryMicrobatch ? double(load.microbatches)
                                                    : 1;
 }
+
+namespace {
+
+/// Times what ZeRO 3 exchanges parameter by parameter for a microbatch, in the
+/// seconds that no work hides.
+struct PartSeconds {
+  double forward = 0;  // gathered
+  double backward = 0; // gathered
+  double reduced = 0;
+  double slowdown = 0; // of the work beside
+
+  double getSeconds() const { return forward + backward + reduced + slowdown; }
+};
+
+} // namespace
 
 /// ZeRO 3: parameters are gathered for each pass over a microbatch, one block
 /// ahead of the work. They are needed by the first half of a backward pass that
@@ -313,30 +267,27 @@ static PartSeconds overlapSharded(const Divided &divided, const StepLoad &load,
   double reduce = share * divided.reduceSeconds;
   if (!overlapsParts(context))
     return {ahead, gather, reduce};
-  auto hide = [&](double seconds, double window, double largest) {
-    return overlap(seconds, kNeighbours * window, context,
-                   std::max(seconds / kParts, largest));
-  };
-  Overlap forward = hide(ahead, load.forward, divided.largestGather);
-  double last = share * divided.largestReduce;
+  if (load.waits) {
+    // Each kind of collective waits for its share of what is waited for.
+    const PassWaits &waits = *load.waits;
+    double both = gather + (load.splits ? 0 : reduce);
+    double gathered = gather / std::max(both, 1e-30) * waits.backward;
+    double hidden = ahead + gather + reduce - waits.getSeconds();
+    return {waits.forward, gathered, waits.backward - gathered + waits.weights,
+            std::max(0.0, hidden) * getComputeLoss(context)};
+  }
+  Overlap forward = overlapParts(ahead, load.forward, context);
   double input = load.backward - load.gradients;
   if (input > 0) {
-    Overlap first = hide(gather, input, 0);
-    Overlap second = hide(reduce, load.gradients, last);
+    Overlap first = overlapParts(gather, input, context);
+    Overlap second = overlapParts(reduce, load.gradients, context);
     return {forward.exposed, first.exposed, second.exposed,
             forward.slowdown + first.slowdown + second.slowdown};
   }
-  Overlap both = hide(gather + reduce, load.gradients, last);
+  Overlap both = overlapParts(gather + reduce, load.gradients, context);
   double exposed = both.exposed / std::max(gather + reduce, 1e-30);
   return {forward.exposed, exposed * gather, exposed * reduce,
           forward.slowdown + both.slowdown};
-}
-
-PartSeconds planner::getPartSeconds(const StepLoad &load,
-                                    const Context &context) {
-  return context.zero(/*experts=*/false) >= 3
-             ? overlapSharded(getDivided(load, context), load, context)
-             : PartSeconds();
 }
 
 static double getShardedSeconds(const Divided &divided, const StepLoad &load,
@@ -348,7 +299,8 @@ static double getShardedSeconds(const Divided &divided, const StepLoad &load,
   divided.gatherBackward.note(Moment::Backward, m, parts.backward, context);
   divided.reduce.note(Moment::Backward, reductions,
                       parts.reduced * m / reductions, context);
-  return m * parts.getSeconds();
+  return load.waited ? *load.waited + m * parts.slowdown
+                     : m * parts.getSeconds();
 }
 
 /// Whether parameters of ZeRO 1 and 2 are gathered beside the forward pass.
@@ -366,8 +318,16 @@ static double getGatherSeconds(const Replicated &gather, double alone,
                                const StepLoad &load, const Context &context) {
   Overlap forward{gather.getSeconds(), 0};
   bool isAhead = overlapsGather(context);
+  // The first layer's attention waits in the same stream.
+  bool queues = context.framework().exchangesOneByOne &&
+                context.configuration.mesh[Axis::CP] > 1;
   if (isAhead)
-    forward = overlap(gather.getSeconds(), load.forward, context, alone);
+    forward =
+        overlap(gather.getSeconds(), queues ? 0 : load.forward, context, alone);
+  else
+    // What is updated goes back to the host while the others gather it.
+    forward.exposed =
+        std::max(0.0, forward.exposed - getMovedSeconds(load, context));
   gather.note(isAhead ? Moment::Gather : Moment::Optimizer, 1, forward.exposed,
               context);
   return forward.exposed + forward.slowdown;
@@ -375,24 +335,23 @@ static double getGatherSeconds(const Replicated &gather, double alone,
 
 /// ZeRO 2. Parts that are added up are reduced after each microbatch, not once.
 /// A gradient is added up where the next one's reduction begins (addUpLater()
-/// in SpreadReplicas.cpp). So while one goes over one axis and then over
-/// another, no more than one other is computed and on its way: two take as long
-/// as one over both axes and what is computed.
+/// in SpreadReplicas.cpp).
 static double getReducedSeconds(const Divided &divided, const StepLoad &load,
                                 const Context &context) {
   const Framework &framework = context.framework();
   double reduce = divided.reduceSeconds;
   Overlap backward{reduce, 0};
-  if (overlapsParts(context)) {
-    double window = kNeighbours * load.gradients;
-    backward = overlap(reduce, window, context,
-                       std::max(reduce / kParts, divided.largestReduce));
-    backward.exposed =
-        std::max(backward.exposed, (divided.reduce.getSeconds() - window) / 2);
+  if (load.waits) {
+    backward.exposed = load.waits->getSeconds();
+    backward.slowdown =
+        std::max(0.0, reduce - backward.exposed) * getComputeLoss(context);
+  } else if (overlapsParts(context)) {
+    backward = overlapParts(reduce, load.gradients, context);
   }
   double times = framework.addsUpParts ? double(load.microbatches) : 1;
   divided.reduce.note(Moment::Backward, times, backward.exposed, context);
-  return times * (backward.exposed + backward.slowdown) +
+  double waited = load.waited.value_or(times * backward.exposed);
+  return waited + times * backward.slowdown +
          getGatherSeconds(divided.gather, divided.gather.getSeconds() / kParts,
                           load, context);
 }
@@ -467,6 +426,28 @@ static bool hasPartial(const StepLoad &load, const Context &context) {
   return found;
 }
 
+/// Returns the seconds of the last backward pass that sums over the other
+/// replicas have beside them: all of those in which others are waited for.
+/// Where ranks of tp have parts of sums, which come first, their stream has
+/// been in use up to the end. What is not known one by one may all be hidden;
+/// elsewhere it goes one behind the other.
+static double getRestWindow(const Divided &divided, const StepLoad &load,
+                            const Context &context) {
+  bool isOneByOne = context.framework().dividesParameters;
+  if (!load.waits && isOneByOne && overlapsParts(context))
+    return std::numeric_limits<double>::max();
+  if (!load.waits) {
+    bool gathers = context.zero(/*experts=*/false) >= 3;
+    double taken = divided.reduceSeconds +
+                   (gathers ? divided.gatherBackward.getSeconds() : 0);
+    return std::max(0.0, load.gradients - taken);
+  }
+  if (hasPartial(load, context))
+    return 0;
+  return load.gradients + load.waits->weights +
+         (load.splits ? 0 : load.waits->backward);
+}
+
 /// Sums over the other replicas, once a step, of what ZeRO 2 and 3 have
 /// scattered after each microbatch: by ZeRO 2, of which parameters lie
 /// elsewhere than their gradients, one by one. And so what replicas compress.
@@ -500,8 +481,11 @@ static double getBucketSeconds(const Elements &parameters, const StepLoad &load,
     // Matrix by matrix, where they are known.
     if (summed.hasFactors || (sendsFactors(compress) && !isKnown))
       return Replicated();
-    if (isCompressed)
-      return getCompressed(elements, summed, context);
+    if (isCompressed) {
+      Replicated made = getCompressed(elements, summed, context);
+      made.rounding = compressingSeconds(elements, context);
+      return made;
+    }
     double bytes = elements * context.reducedBytes();
     bool experts = summed.isExperts, divides = context.zero(experts) >= 1;
     Replicated made = getReplicated(divides ? CollectiveKind::ReduceScatter
@@ -509,6 +493,8 @@ static double getBucketSeconds(const Elements &parameters, const StepLoad &load,
                                     bytes, experts, context);
     made.add(getRest(divides ? bytes / context.divisions(experts) : bytes,
                      summed, context));
+    made.rounding = roundingSeconds(
+        experts ? Elements{0, elements} : Elements{elements, 0}, context);
     return made;
   };
   Buckets buckets = getBuckets(packs, isKnown, context, reduce);
@@ -521,9 +507,6 @@ static double getBucketSeconds(const Elements &parameters, const StepLoad &load,
     buckets.back = back.all;
     buckets.alone += back.alone;
   }
-  buckets.all.rounding = isCompressed
-                             ? compressingSeconds(parameters.all(), context)
-                             : roundingSeconds(parameters, context);
   double seconds = getReduceSeconds(buckets, load, context) +
                    getFactorSeconds(load, context);
   if (context.zero(/*experts=*/false) == 0)
@@ -556,11 +539,14 @@ double planner::getDataSeconds(const StepLoad &load, const Context &context) {
                          : getReducedSeconds(divided, load, context);
     rest.parameters.dense -= divided.elements.dense;
     rest.parameters.experts -= divided.elements.experts;
-    // Beside the same work, one behind the other.
-    double taken = divided.reduceSeconds +
-                   (zero >= 3 ? divided.gatherBackward.getSeconds() : 0);
-    rest.gradients = std::max(0.0, load.gradients - taken);
+    rest.gradients = getRestWindow(divided, load, context);
     seconds += getRestSeconds(divided, rest, context);
+    // What they cannot divide goes over the same axes: behind what passes
+    // reduce, and before what they gather.
+    if (load.waits && divided.elements.all() > 0) {
+      rest.gradients = 0;
+      rest.forward = zero >= 3 ? 0 : rest.forward;
+    }
   }
   if (rest.parameters.all() > 0)
     seconds += getBucketSeconds(rest.parameters, rest, context);

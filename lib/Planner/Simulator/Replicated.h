@@ -37,6 +37,7 @@ struct Replicated {
       bytes[facts.axis] += times * rest.bytes[facts.axis];
       seconds[facts.axis] += times * rest.seconds[facts.axis];
     }
+    rounding += times * rest.rounding;
   }
   /// Notes that it happens `times` a step, `exposed` seconds of each by itself.
   void note(Moment moment, double times, double exposed,
@@ -54,6 +55,22 @@ Replicated getCollective(CollectiveKind kind, Axis axis, double bytes,
 /// Sums what replicas then compress, each all of its own, over all other ranks
 /// that have a part of it.
 Replicated getOthers(double bytes, Summed summed, const Context &context);
+
+/// Returns both messages of so many chunks, in each round.
+Replicated getMessages(CollectiveKind kind, double chunks,
+                       const Context &context);
+
+/// Returns what each replica sends of `elements`: messages to all others, or to
+/// each the rows that it adds up. What a replica has is a sum over the other
+/// axes before.
+Replicated getCompressed(double elements, Summed summed,
+                         const Context &context);
+
+/// Returns the seconds of the kernels that make codes of gradients, put them in
+/// words, and add up what all replicas have sent, by what they read and write;
+/// further rounds read and write the sum so far as well. Codes of a sum are
+/// made by one of the replicas, and read by all.
+double compressingSeconds(double parameters, const Context &context);
 
 /// Returns the seconds of matrices whose gradients are sent as two factors
 /// (lib/Transforms/Gradients/LowRankSum.cpp), one after the other: each is

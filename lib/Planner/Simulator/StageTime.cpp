@@ -47,21 +47,25 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
   return sum;
 }
 
-/// Returns what passes of `stage`, which take `time`, wait for of ZeRO's
-/// exchanges. Of what the stages of a cut gather a bound knows nothing.
-PartSeconds Estimator::getGatheredBeside(const StageBlocks &stage,
-                                         const StageTime &time) const {
-  if (context.boundsCuts && configuration.zero >= 3) {
-    PartSeconds all;
-    all.forward = all.backward = std::numeric_limits<double>::infinity();
-    return all;
+bool Estimator::waitsForParts() const {
+  const Framework &framework = context.framework();
+  return configuration.zero >= 2 && framework.dividesParameters &&
+         overlapsParts(context);
+}
+
+/// Returns what passes of `stage` wait for of ZeRO's exchanges. Of what the
+/// stages of a cut exchange a bound knows nothing.
+PassWaits Estimator::getWaits(const StageBlocks &stage) const {
+  if (!waitsForParts())
+    return {};
+  if (context.boundsCuts) {
+    constexpr double any = std::numeric_limits<double>::infinity();
+    return {any, any, any};
   }
-  StepLoad load;
-  load.stages = {&stage};
-  load.parameters = countParameters(work, load.stages);
-  load.microbatches = configuration.microbatches(context.training);
-  addWork(time, load);
-  return getPartSeconds(load, context);
+  std::vector<const BlockTime *> times;
+  for (const StageBlocks::Entry &entry : stage.entries)
+    times.push_back(&(*blockTimes[size_t(entry.recompute)])[entry.block]);
+  return getPassWaits(stage, times, generator->splitsBackward, context);
 }
 
 /// What is kept goes to its place beside the forward pass and comes back beside
@@ -72,11 +76,11 @@ PartSeconds Estimator::getGatheredBeside(const StageBlocks &stage,
 void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
   if (!offloadsActivations(configuration.offload))
     return;
-  PartSeconds parts = getGatheredBeside(stage, time);
+  PassWaits waits = getWaits(stage);
   OffloadCopies copies = getCopies(stage, context);
   double all = copies.saved.getSeconds(context),
          last = copies.last.getSeconds(context);
-  time.copiedForward = std::max(last, all - time.forward - parts.forward);
+  time.copiedForward = std::max(last, all - time.forward - waits.forward);
   time.forward += time.copiedForward;
   // Two passes, or the two parts of one.
   bool splits = generator->splitsBackward;
@@ -93,7 +97,10 @@ void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
         std::max(isKnown ? time.fetchedWeight : 0,
                  copies.weights.getSeconds(context) - time.backwardWeight);
   }
-  time.copiedInput = std::max(0.0, time.copiedInput - parts.backward);
+  // Reductions end in the second half, or behind what is fetched of a layer.
+  if (configuration.zero >= 3)
+    time.copiedInput = std::max(0.0, time.copiedInput - waits.backward);
+  time.copiedWeight = std::max(0.0, time.copiedWeight - waits.weights);
   time.backwardInput += time.copiedInput;
   time.backwardWeight += time.copiedWeight;
 }
@@ -126,6 +133,15 @@ static bool isAlike(const StageBlocks &a, const StageBlocks &b) {
   return std::ranges::equal(a.entries, b.entries, {}, key, key);
 }
 
+/// Finds the first stage that runs the same blocks, which may be that itself.
+size_t Estimator::findAlike(size_t stage) const {
+  return size_t(std::ranges::find_if(stages,
+                                     [&](const StageBlocks &known) {
+                                       return isAlike(stages[stage], known);
+                                     }) -
+                stages.begin());
+}
+
 /// With several microbatches each one's gradients are added to a sum, which
 /// counts as part of the gradient of weights. One microbatch writes them
 /// without adding. Most stages run what one in front of them does.
@@ -133,12 +149,10 @@ void Estimator::timeStages() {
   bool accumulates = configuration.microbatches(context.training) > 1;
   result.stages.clear();
   result.stages.reserve(stages.size());
-  for (const StageBlocks &stage : stages) {
-    auto alike = std::ranges::find_if(
-        stages.data(), &stage,
-        [&](const StageBlocks &known) { return isAlike(stage, known); });
-    if (alike != &stage) {
-      StageTime time = result.stages[size_t(alike - stages.data())];
+  for (size_t i = 0; i < stages.size(); ++i) {
+    const StageBlocks &stage = stages[i];
+    if (size_t alike = findAlike(i); alike < i) {
+      StageTime time = result.stages[alike];
       result.stages.push_back(time);
       continue;
     }

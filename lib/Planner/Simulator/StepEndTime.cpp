@@ -37,18 +37,21 @@ double planner::getWaitShare(const Configuration &configuration,
 
 namespace {
 
-/// Pieces that come from another place, are updated and go back, one behind the
-/// other in each of three streams. One goes into the place of the one before
-/// the last, which has to be back there by then. So a large one beside
-/// small ones waits for its own copies.
+/// Pieces, each of some tensors, that come from another place, are updated and
+/// go back, one behind the other in each of three streams. One goes into the
+/// place of the one before the last, of which all tensors but the last have to
+/// be back there by then. So a large one beside small ones waits for its own
+/// copies.
 struct OffloadedPieces {
-  double fetched = 0, updated = 0, back = 0, before = 0; // until when
+  double tensors;
+  double fetched = 0, updated = 0, back = 0; // until when
+  double room = 0, next = 0; // for a piece and for the next one: from when on
 
   void add(double copying, double updating) {
-    fetched = std::max(fetched, before) + copying;
+    fetched = std::max(fetched, room) + copying;
     updated = std::max(fetched, updated) + updating;
-    before = back;
     back = std::max(updated, back) + copying;
+    room = std::exchange(next, back - copying / tensors);
   }
 };
 
@@ -68,7 +71,7 @@ static double getCopySeconds(double moved, double updated, const StepLoad &load,
   }
   // State and masters are tensors of their own.
   double launches = moved / sizeof(float) * device.launchSeconds;
-  OffloadedPieces pieces;
+  OffloadedPieces pieces{std::max(1.0, moved / sizeof(float))};
   forEachFetched(load, context, [&](double elements) {
     pieces.add(launches + elements * moved / rate,
                memoryCost(elements * updated, device).seconds);
@@ -181,6 +184,37 @@ static double getUpdateFlops(const Training &training) {
   return 13 * std::max(1.0, states);
 }
 
+/// Counts the bytes of an element that are on the host: state and masters come
+/// and go at once.
+static double countMovedBytes(const Training &training) {
+  return training.stateBytes - (training.compress.feedback ? 4 : 0) +
+         (training.precision == Precision::FP32 ? 0 : 4);
+}
+
+double planner::getMovedSeconds(const StepLoad &load, const Context &context) {
+  MemoryPlace place = context.configuration.offload.optimizer;
+  if (place == MemoryPlace::Arena)
+    return 0;
+  return context.getShare(load.parameters, 1) *
+         countMovedBytes(context.training) /
+         context.cluster.device.places[place].bandwidth;
+}
+
+/// Parameters that ZeRO 2 divides are in no pack: each has two kernels
+/// of the norm and one of the update, of which one launch is counted with the
+/// traffic.
+static double getLaunchSeconds(const StepLoad &load, const Context &context) {
+  if (!context.framework().dividesParameters)
+    return 0;
+  double kernels = 0;
+  forEachGroup(
+      context.work, load.stages, [&](const ParameterGroup &group, int count) {
+        if (context.zero(group.experts) == 2 && context.dividesByStage(group))
+          kernels += 3 * count;
+      });
+  return std::max(0.0, kernels - 1) * context.cluster.device.launchSeconds;
+}
+
 /// Mostly bound by memory: one pass over gradients, state and parameters,
 /// divided where ZeRO divides them, and the norm's all-reduce of one number
 /// over all ranks.
@@ -200,15 +234,16 @@ Cost planner::getOptimizerCost(const StepLoad &load, const Context &context) {
   const Device &device = context.cluster.device;
   Cost cost =
       kernelCost(share * bytes, share * getUpdateFlops(training), device);
+  double launches = getLaunchSeconds(load, context);
+  cost.seconds += launches;
+  cost.launch += launches;
   MemoryPlace place = context.configuration.offload.optimizer;
   if (place != MemoryPlace::Arena) {
-    // State and masters come and go at once, beside the update.
-    double moved = training.stateBytes - (training.compress.feedback ? 4 : 0) +
-                   (training.precision == Precision::FP32 ? 0 : 4);
-    // The norm has been found by then.
+    // Beside the update; the norm has been found by then.
+    double moved = countMovedBytes(training);
     double copies = getCopySeconds(moved, bytes - gradient, load, context);
     double copied = share * moved;
-    double seconds = copied / device.places[place].bandwidth;
+    double seconds = getMovedSeconds(load, context);
     double exposed = std::max(0.0, copies - cost.seconds) / 2;
     for (Carrier carrier : {Carrier::To, Carrier::From})
       context.note({std::nullopt, carrier, Moment::Optimizer, 1, 1, copied,
@@ -386,19 +421,22 @@ double planner::getSitesSeconds(const StepLoad &load, double step,
          correcting.seconds;
 }
 
-/// Adds what ZeRO 2 and 3 have reduced of each parameter to a rank's part of
-/// the sum.
+Cost planner::getAddingCost(const ParameterGroup &group,
+                            const Context &context) {
+  double bytes = context.reducedBytes() + 2 * context.gradientBytes();
+  return memoryCost(group.elements / context.divisions(group.experts) * bytes,
+                    context.cluster.device);
+}
+
+/// Adds up what is reduced parameter by parameter.
 static Cost getPartsCost(const StageBlocks &stage, const Context &context) {
   Cost cost;
   if (!context.framework().addsUpParts)
     return cost;
-  double bytes = context.reducedBytes() + 2 * context.gradientBytes();
   const StageBlocks *one[] = {&stage};
   forEachGroup(context.work, one, [&](const ParameterGroup &group, int count) {
     if (context.dividesByStage(group))
-      cost += count * memoryCost(group.elements /
-                                     context.divisions(group.experts) * bytes,
-                                 context.cluster.device);
+      cost += count * getAddingCost(group, context);
   });
   return cost;
 }

@@ -146,13 +146,18 @@ TEST(Estimate, GradientsEndInTheHalfOfTheWeights) {
   setting.configuration.mesh[Axis::DP] = 16;
   setting.cluster.inter.bandwidth /= 16;
   setting.training.framework.overlapsParts = true;
-  for (int zero = 0; zero <= 2; ++zero) {
+  for (int zero = 0; zero <= 3; ++zero) {
     setting.configuration.zero = zero;
     setting.configuration.schedule = "1f1b";
     double whole = setting.run().dataSeconds;
     setting.configuration.schedule = "zb-h1";
     Estimate split = setting.run();
-    EXPECT_GT(split.dataSeconds, whole + 0.1 * split.stages[0].backwardInput);
+    // From ZeRO 2 on passes wait where a gradient ends. The small ones of a
+    // layer, which queue between its matrices, are in the other half.
+    if (zero >= 2)
+      EXPECT_LT(split.dataSeconds, whole);
+    else
+      EXPECT_GT(split.dataSeconds, whole + 0.1 * split.stages[0].backwardInput);
   }
 }
 
@@ -271,13 +276,14 @@ TEST(Estimate, ContextParallelismInZigzagOrder) {
     } else {
       EXPECT_NEAR(workOf(zigzag), workOf(gathered), 1e-9 * workOf(gathered));
     }
-    // Two tensors a layer of all positions, each read and written in bf16.
+    // Two tensors a layer of all positions, each by a kernel that reads and
+    // writes it in bf16.
     double layers = double(setting.shape.layers);
-    double bytes = 2.0 * 2 * 65536 * double(setting.shape.hidden) * 2;
+    double bytes = 2.0 * 65536 * double(setting.shape.hidden) * 2;
     double reordered =
         zigzag.stages[0].contextForward - gathered.stages[0].contextForward;
     double expected =
-        layers * memoryCost(bytes, setting.cluster.device).seconds;
+        layers * 2 * memoryCost(bytes, setting.cluster.device).seconds;
     EXPECT_NEAR(reordered / expected, 1, 1e-9);
   }
   EstimateSetting setting = getLongSequence();

@@ -101,13 +101,20 @@ void forEachConfiguration(const Setting &setting, Visitor visit) {
     }
 }
 
-/// What runners-up differ in.
-std::string nameFamily(const Configuration &c) {
+/// What runners-up differ in. One stage has no schedule, but halves of its
+/// backward passes may wait for less of what ZeRO 2 and 3 exchange.
+std::string nameFamily(const Setting &setting, const Configuration &c) {
+  bool mayWait = !setting.cluster.device.isProcessor &&
+                 setting.space.zero.back() >= 2 &&
+                 c.mesh[Axis::DP] * c.mesh[Axis::CP] > 1;
+  bool halves = (*schedule::findGenerator(c.schedule))->splitsBackward;
+  std::string alone = halves && mayWait ? "halves" : "";
   std::ostringstream family;
   family << c.mesh[Axis::PP] << " " << c.mesh[Axis::DP] << " "
          << c.mesh[Axis::TP] << " " << c.mesh[Axis::CP] << " "
          << c.mesh[Axis::Replicate] << " "
-         << (c.mesh[Axis::PP] > 1 ? c.schedule + std::to_string(c.chunks) : "")
+         << (c.mesh[Axis::PP] > 1 ? c.schedule + std::to_string(c.chunks)
+                                  : alone)
          << (c.offload == Offload::None ? "" : " offload");
   return family.str();
 }
@@ -132,15 +139,15 @@ void checkExact(Setting setting) {
             plain[usesAll] = std::min(plain[usesAll], e.iterationSeconds);
         best = std::min(best, e.iterationSeconds);
         auto [known, isNew] =
-            families.try_emplace(nameFamily(c), e.iterationSeconds);
+            families.try_emplace(nameFamily(setting, c), e.iterationSeconds);
         known->second = std::min(known->second, e.iterationSeconds);
         if (c.ranks() == setting.cluster.devices())
           full = std::min(full, e.iterationSeconds);
         else
-          idle.insert(nameFamily(c));
+          idle.insert(nameFamily(setting, c));
       });
   // A simpler one may be picked that is slower by less than the band.
-  std::string pick = nameFamily(result.configuration);
+  std::string pick = nameFamily(setting, result.configuration);
   EXPECT_LE(result.estimate.iterationSeconds, (1 + robustBand) * best);
   // And its layers may have moved since.
   EXPECT_LE(result.estimate.iterationSeconds, families[pick] * (1 + 1e-12));
@@ -153,22 +160,32 @@ void checkExact(Setting setting) {
   if (full < 1e300)
     EXPECT_GT(result.counts.pruned, result.counts.considered / 3);
   // The runners-up are the best of their kind, in order.
-  std::multiset<double> seconds;
+  std::multimap<double, bool> seconds; // and whether nothing lies on hosts
   for (const auto &[name, value] : families) {
     // Not exactly slower, where copies are hidden: as fast but for rounding.
     bool isPlain = !name.ends_with("offload") ||
                    value < plain[!idle.count(name)] * (1 - 1e-12);
     if (name != pick && (!idle.count(name) || value < full) && isPlain)
-      seconds.insert(value);
+      seconds.emplace(value, !name.ends_with("offload"));
   }
   EXPECT_EQ(result.idleDevices > 0, best < full);
   EXPECT_EQ(result.allDevices.has_value(), best < full && full < 1e300);
   if (result.allDevices)
     EXPECT_DOUBLE_EQ(result.allDevices->estimate.iterationSeconds, full);
-  auto expected = seconds.begin();
-  for (const Alternative &runner : result.runnersUp)
-    EXPECT_DOUBLE_EQ(runner.estimate.iterationSeconds, *expected++);
-  EXPECT_EQ(result.runnersUp.size(), std::min<size_t>(10, seconds.size()));
+  std::vector<std::pair<double, bool>> expected(seconds.begin(), seconds.end());
+  if (expected.size() > 10) {
+    // The fastest with nothing on hosts is shown in any case.
+    auto first =
+        std::ranges::find(expected, true, [](auto &of) { return of.second; });
+    if (pick.ends_with("offload") && first != expected.end() &&
+        first - expected.begin() >= 10)
+      expected[9] = *first;
+    expected.resize(10);
+  }
+  ASSERT_EQ(result.runnersUp.size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i)
+    EXPECT_DOUBLE_EQ(result.runnersUp[i].estimate.iterationSeconds,
+                     expected[i].first);
 }
 
 /// Everything is tried of fewer sizes, unless PLAIT_LONG_TESTS is set.

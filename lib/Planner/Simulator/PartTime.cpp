@@ -1,0 +1,295 @@
+//===- PartTime.cpp - Passes that wait for what ZeRO exchanges ------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A pass as streams run it, in the order of SpreadReplicas.cpp: one stream
+// computes, and each axis has one, in which nothing overtakes. A gather begins
+// once its like of the layer before the last has been used, whose memory it
+// takes. Gradients of weights come behind all else of a layer, and each is
+// reduced at once and added up behind the next one's reduction. Of a block its
+// parameters share the work evenly. Layers that repeat are run a few times, and
+// the line continued.
+//
+//===----------------------------------------------------------------------===//
+
+#include "PartTime.h"
+
+#include <algorithm>
+#include <ranges>
+#include <vector>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+/// Blocks that are alike, in one pass.
+struct Run {
+  int count = 1;
+  PartLists::List list;
+  bool isBackward = false;
+  bool gathers = true;
+  std::span<const PartMark> marks, againMarks;
+  double again = 0;   // seconds of what is computed again before it
+  double work = 0;    // seconds of all else, but for...
+  double context = 0; // what ranks of cp wait for, in the stream of that axis
+};
+
+class Streams {
+public:
+  /// Returns the seconds that were waited for parameters and gradients.
+  double run(std::span<const Run> runs);
+
+private:
+  void gather(const Run &run);
+  void compute(const Run &run);
+  void walk(const Run &run, std::span<const PartMark> marks, double seconds,
+            bool isAgain);
+  void wait(const Run &run);
+  void reduce(const ExchangedPart &part);
+  double send(const Replicated &made, double ready, bool inwards);
+  struct Times {
+    PerAxis<double> free = {}; // from when on a stream is
+    double clock = 0, worked = 0;
+    double gathered = 0, added = 0; // when the last parameter or gradient is
+  };
+  bool isSteady(const Times &before) const;
+  void skip(const Times &before, int count);
+  void work(double seconds) {
+    times.clock += seconds;
+    times.worked += seconds;
+  }
+  void wait(double until) { times.clock = std::max(times.clock, until); }
+
+  Times times;
+  std::vector<double> here, next; // when parameters of a block are there
+  std::vector<double> done;       // when those of the last one have been used
+  std::vector<const PartMark *> late; // gradients that come when a block ends
+};
+
+} // namespace
+
+/// Axis after axis, for a gather the outermost first.
+double Streams::send(const Replicated &made, double ready, bool inwards) {
+  auto over = [&](const AxisFacts &facts) {
+    if (made.count[facts.axis] == 0)
+      return;
+    double &until = times.free[facts.axis];
+    ready = until = std::max(until, ready) + made.seconds[facts.axis];
+  };
+  if (inwards)
+    std::ranges::for_each(kAxes, over);
+  else
+    std::ranges::for_each(std::views::reverse(kAxes), over);
+  return ready;
+}
+
+/// Parameters come in the order in which they are read, first of all by what is
+/// computed again.
+/// What was gathered over one axis alone lies where the next one's will; where
+/// a layer is computed again, which takes more memory later, there is room for
+/// both.
+void Streams::gather(const Run &run) {
+  size_t count = run.list->parts.size();
+  next.assign(count, 0);
+  for (size_t i = 0; run.gathers && i < count; ++i) {
+    size_t part = run.isBackward && run.again == 0 ? count - 1 - i : i;
+    const Replicated &made = run.list->parts[part].gather;
+    if (made.getSeconds() == 0)
+      continue;
+    double free = part < done.size() ? done[part] : times.clock;
+    double ready = run.again > 0 ? free : std::max(free, times.gathered);
+    times.gathered = next[part] = send(made, ready, /*inwards=*/true);
+  }
+}
+
+/// Ranks of cp exchange in a stream of their own, and wait for it.
+void Streams::wait(const Run &run) {
+  if (run.context == 0)
+    return;
+  wait(times.free[Axis::CP]);
+  work(run.context);
+  times.free[Axis::CP] = times.clock;
+}
+
+/// Works for so many seconds. What is computed again reduces nothing. Where the
+/// last parameter is a bias, whose gradient the kernel at the layer's other end
+/// sums up, all gradients come behind that, since they keep their order.
+void Streams::walk(const Run &run, std::span<const PartMark> marks,
+                   double seconds, bool isAgain) {
+  const std::vector<ExchangedPart> &parts = run.list->parts;
+  bool isLate = run.isBackward && !parts.empty() && parts.back().isVector &&
+                parts.back().isDivided;
+  double all = 0; // of gradients
+  for (const PartMark &mark : marks)
+    all += mark.gradient;
+  double left = std::max(0.0, seconds - all), worked = 0;
+  auto make = [&](const PartMark &mark) {
+    work(mark.gradient);
+    if (parts[mark.parameter].isDivided)
+      reduce(parts[mark.parameter]);
+  };
+  late.clear();
+  for (const PartMark &mark : marks) {
+    double until = std::clamp(mark.seconds, worked, std::max(worked, left));
+    work(until - std::exchange(worked, until));
+    if (mark.what == PartMark::What::Attention) {
+      if (!isAgain)
+        wait(run);
+    } else if (mark.what == PartMark::What::Read) {
+      wait(here[mark.parameter]);
+    } else if (mark.what == PartMark::What::Used) {
+      done[mark.parameter] = times.clock;
+    } else if (isLate) {
+      late.push_back(&mark);
+    } else {
+      make(mark);
+    }
+  }
+  work(left - worked);
+  std::ranges::sort(late, std::greater(), &PartMark::parameter);
+  for (const PartMark *mark : late)
+    make(*mark);
+}
+
+void Streams::compute(const Run &run) {
+  done.assign(run.list->parts.size(), 0);
+  if (run.again > 0)
+    walk(run, run.againMarks, run.again, /*isAgain=*/true);
+  walk(run, run.marks, run.work, /*isAgain=*/false);
+}
+
+/// Adds up what was reduced before, behind that.
+void Streams::reduce(const ExchangedPart &part) {
+  wait(std::exchange(times.added,
+                     send(part.reduce, times.clock, /*inwards=*/false)));
+  work(part.adding);
+}
+
+/// Whether the last block has taken as long in each stream that was used.
+bool Streams::isSteady(const Times &before) const {
+  double taken = times.clock - before.clock;
+  auto isSo = [&](double passed) {
+    return passed == 0 || std::abs(passed - taken) < 1e-6 * taken;
+  };
+  return isSo(times.gathered - before.gathered) &&
+         isSo(times.added - before.added) &&
+         std::ranges::all_of(kAxes, [&](const AxisFacts &facts) {
+           return isSo(times.free[facts.axis] - before.free[facts.axis]);
+         });
+}
+
+/// Skips `count` blocks, as if each took what the last one has since `before`.
+void Streams::skip(const Times &before, int count) {
+  double taken = count * (times.clock - before.clock);
+  for (double Times::*time :
+       {&Times::clock, &Times::worked, &Times::gathered, &Times::added})
+    times.*time += count * (times.*time - before.*time);
+  for (const AxisFacts &facts : kAxes)
+    times.free[facts.axis] +=
+        count * (times.free[facts.axis] - before.free[facts.axis]);
+  for (std::vector<double> *some : {&next, &done})
+    for (double &time : *some)
+      time += taken;
+}
+
+double Streams::run(std::span<const Run> runs) {
+  if (!runs.empty())
+    gather(runs.front());
+  for (const Run &run : runs)
+    for (int i = 0; i < run.count; ++i) {
+      Times before = times;
+      std::swap(here, next);
+      if (i + 1 < run.count)
+        gather(run);
+      else if (&run != &runs.back())
+        gather(*(&run + 1));
+      compute(run);
+      // The last one is followed by another.
+      if (i + 2 < run.count && isSteady(before)) {
+        skip(before, run.count - i - 2);
+        i = run.count - 2;
+      }
+    }
+  return std::max(times.clock, times.added) - times.worked;
+}
+
+namespace {
+
+/// The passes of one virtual stage.
+class StagePasses {
+public:
+  StagePasses(const StageBlocks &stage, std::span<const BlockTime *const> times,
+              bool splits, PartLists &lists, const Context &context)
+      : stage(stage), times(times), splits(splits), lists(lists),
+        context(context) {}
+
+  PassWaits run();
+
+private:
+  Run makeRun(size_t entry, bool isBackward);
+
+  const StageBlocks &stage;
+  std::span<const BlockTime *const> times; // by entry
+  bool splits;
+  PartLists &lists;
+  const Context &context;
+  bool isTableThere = false; // a tied one, in this pass
+};
+
+} // namespace
+
+Run StagePasses::makeRun(size_t entry, bool isBackward) {
+  const StageBlocks::Entry &of = stage.entries[entry];
+  Run run;
+  run.count = of.count;
+  run.isBackward = isBackward;
+  run.list = lists.get(
+      {of.block, of.recompute, isBackward, entry == 0, isTableThere}, context);
+  isTableThere = run.list->readsTable;
+  return run;
+}
+
+PassWaits StagePasses::run() {
+  PassWaits waits;
+  std::vector<Run> runs, apart;
+  for (size_t i = 0; i < stage.entries.size(); ++i) {
+    Run &run = runs.emplace_back(makeRun(i, /*isBackward=*/false));
+    run.marks = times[i]->marks.forward;
+    run.context = times[i]->contextForward;
+    run.work = times[i]->forward - run.context;
+  }
+  waits.forward = Streams().run(runs);
+  runs.clear();
+  isTableThere = false;
+  for (size_t i = stage.entries.size(); i-- > 0;) {
+    const BlockTime &time = *times[i];
+    Run &run = runs.emplace_back(makeRun(i, /*isBackward=*/true));
+    if (splits) {
+      Run &later = apart.emplace_back(run);
+      later.gathers = false;
+      later.marks = time.marks.weight;
+      later.work = time.backwardWeight;
+    }
+    run.marks = time.marks.input;
+    run.againMarks = time.marks.forward;
+    run.again = time.again;
+    run.context = time.contextBackward;
+    run.work = time.backwardInput - run.again - run.context +
+               (splits ? 0 : time.backwardWeight);
+  }
+  waits.backward = Streams().run(runs);
+  waits.weights = Streams().run(apart);
+  return waits;
+}
+
+PassWaits planner::getPassWaits(const StageBlocks &stage,
+                                std::span<const BlockTime *const> times,
+                                bool splits, const Context &context) {
+  PartLists own;
+  PartLists &lists = context.partLists ? *context.partLists : own;
+  return StagePasses(stage, times, splits, lists, context).run();
+}

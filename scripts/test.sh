@@ -152,7 +152,8 @@ rm -f "$logs"/*
 export PLAIT_KERNEL_CACHE=$PWD/build/test-kernels
 rm -rf "$PLAIT_KERNEL_CACHE"
 stage install scripts/install-deps.sh
-stage build scripts/build.sh
+# A folder that there is stays as it is configured.
+PLAIT_PRESET=unity stage build scripts/build.sh
 if [ "${1:-}" = --all ]; then
   stage benchmarks scripts/build.sh benchmarks
 fi

@@ -36,6 +36,15 @@ function(plait_use_headers name headers)
   endif()
 endfunction()
 
+# Several sources as one: what they instantiate of the same headers is compiled once,
+# and after an edit of one of them all of them are compiled again.
+option(PLAIT_UNITY "Compile sources of some targets together: faster once, slower after edits" OFF)
+function(plait_compile_together)
+  if(PLAIT_UNITY)
+    set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 9)
+  endif()
+endfunction()
+
 # A library that includes no mlir/ or llvm/ header: lib/Plan, lib/Runtime, lib/Schedule.
 function(plait_add_library name)
   cmake_parse_arguments(ARG "" "HEADERS" "LINK;DEPENDS" ${ARGN})

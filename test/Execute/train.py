@@ -208,8 +208,10 @@ def find_cases(tests: list[Test], options, report: Reporter) -> list[Case]:
 class Suite:
     """Plans and runs of one file. What one rank does is kept by what it depends on."""
 
-    def __init__(self, tools: Tools, test: Test, folder: pathlib.Path):
+    def __init__(self, tools: Tools, test: Test, folder: pathlib.Path, compiled=None):
+        """`compiled`: what had all kernels compiled anew, which is then enough."""
         self.tools, self.test, self.folder = tools, test, folder
+        self.compiled = compiled
         self.processes = Processes(tools, None, folder)
         self.references: dict[tuple, training_checks.Result] = {}
         for name, text in test.files.items():
@@ -322,13 +324,23 @@ class Suite:
             remarks.append("same bits")
         if case.does("again"):
             again = self.folder / "again.plan"
-            self.compile(case, again, env=all_anew())
+            self.compile(case, again, env=self.get_environment(case))
             require(again.read_bytes() == plan.read_bytes(), "a second plan differs")
         checks = training_checks.Checks(self, case, plan, found)
         remarks += checks.run()
         if case.does("loaded"):
             remarks.append(checks.check_loaded())
         return ", ".join(remarks)
+
+    def get_environment(self, case: Case) -> dict[str, str] | None:
+        """Of a second compilation: all kernels are made anew, or those of the first
+        case of a model and its precision."""
+        if self.compiled is None:
+            return all_anew()
+        key = (self.test.models[case.model], "bf16" in self.get_options(case))
+        known = key in self.compiled
+        self.compiled.add(key)
+        return None if known else all_anew()
 
     def check_refused(self, case: Case) -> str:
         plan = self.folder / "refused.plan"
@@ -386,6 +398,7 @@ def main() -> int:
         return 0
     if not options.files:
         check_wrong(report)
+    compiled = None if covering.takes_all(options) else set()
     for test, group in itertools.groupby(cases, key=lambda case: case.test):
         with tempfile.TemporaryDirectory() as folder:
             suite = None
@@ -393,7 +406,7 @@ def main() -> int:
             def body(case: Case) -> str:
                 nonlocal suite
                 suite = suite or Suite(Tools(options.bin, options.timeout), test,
-                                       pathlib.Path(folder))
+                                       pathlib.Path(folder), compiled)
                 return suite.check(case)
 
             for case in group:

@@ -39,8 +39,7 @@ struct ChainLink {
 };
 
 /// A way to run a chain: its first `links` in pieces, of which each follows the
-/// one before it by `lag` of the time that one takes alone, then the others,
-/// whole.
+/// one before it by `lag` of the length of a piece, then the others, whole.
 struct ChainWay {
   int pieces;
   size_t links;
@@ -52,12 +51,16 @@ struct ChainWay {
 using PieceOrder = std::vector<std::pair<size_t, int>>; // link, piece
 
 /// Returns the pieces of a way in the order in which they begin. The links of a
-/// piece keep their order, and so do the pieces of a link.
+/// piece keep their order, and so do the pieces of a link. What is computed
+/// counts a tenth: collectives of two pieces then take turns, and a piece that
+/// has begun matmuls goes through most of them before the next one does, so
+/// that what these make is exchanged early.
 inline PieceOrder orderPieces(const std::vector<ChainLink> &chain,
                               const ChainWay &way) {
-  std::vector<double> begins{0}; // of a piece that is alone
+  std::vector<double> begins{0};
   for (size_t link = 0; link < way.links; ++link)
-    begins.push_back(begins.back() + chain[link].seconds);
+    begins.push_back(begins.back() + chain[link].seconds *
+                                         (chain[link].exchanges ? 1 : 0.1));
   double lag = way.lag * begins.back();
   std::vector<size_t> next(way.pieces);
   PieceOrder order;

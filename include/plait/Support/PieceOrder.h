@@ -22,7 +22,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 #include <vector>
 
 namespace plait {
@@ -47,70 +46,73 @@ struct ChainWay {
   double seconds; // of all of the chain
 };
 
-/// Which piece of which link, as both streams run them.
-using PieceOrder = std::vector<std::pair<size_t, int>>; // link, piece
-
-/// Returns the pieces of a way in the order in which they begin. The links of a
-/// piece keep their order, and so do the pieces of a link. What is computed
-/// counts a tenth: collectives of two pieces then take turns, and a piece that
-/// has begun matmuls goes through most of them before the next one does, so
-/// that what these make is exchanged early.
-inline PieceOrder orderPieces(const std::vector<ChainLink> &chain,
-                              const ChainWay &way) {
-  std::vector<double> begins{0};
+/// Calls `visit` with each piece of a way's links, in the order in which they
+/// begin. The links of a piece keep their order, and so do the pieces of a
+/// link. What is computed counts a tenth: collectives of two pieces then take
+/// turns, and a piece that has begun matmuls goes through most of them before
+/// the next one does, so that what these make is exchanged early.
+template <typename Visit>
+void forEachPiece(const std::vector<ChainLink> &chain, const ChainWay &way,
+                  Visit visit) {
+  auto getLength = [&](size_t link) {
+    return chain[link].seconds * (chain[link].exchanges ? 1 : 0.1);
+  };
+  double length = 0;
   for (size_t link = 0; link < way.links; ++link)
-    begins.push_back(begins.back() + chain[link].seconds *
-                                         (chain[link].exchanges ? 1 : 0.1));
-  double lag = way.lag * begins.back();
+    length += getLength(link);
   std::vector<size_t> next(way.pieces);
-  PieceOrder order;
-  order.reserve(way.links * way.pieces);
-  while (order.size() < way.links * way.pieces) {
-    int first = -1;
-    double least = 0;
-    for (int piece = 0; piece < way.pieces; ++piece) {
-      double begin = begins[next[piece]] + piece * lag;
-      if (next[piece] < way.links && (first < 0 || begin < least)) {
-        first = piece;
-        least = begin;
-      }
-    }
-    order.push_back({next[first]++, first});
+  std::vector<double> begins(way.pieces);
+  for (int piece = 0; piece < way.pieces; ++piece)
+    begins[piece] = piece * way.lag * length;
+  for (size_t count = way.links * way.pieces; count > 0; --count) {
+    size_t piece =
+        std::min_element(begins.begin(), begins.end()) - begins.begin();
+    size_t link = next[piece]++;
+    visit(link, piece);
+    begins[piece] =
+        next[piece] < way.links ? begins[piece] + getLength(link) : 1e300;
   }
-  return order;
 }
 
-/// Returns the seconds that the pieces take in an order. Either stream runs its
-/// pieces one after the other, each when the piece's link before is done.
-inline double getSeconds(const std::vector<ChainLink> &chain, int pieces,
-                         const PieceOrder &order) {
-  std::vector<double> ready(pieces);
+/// Returns the seconds that the pieces of a way take. Either stream runs its
+/// own one after the other, each when the piece's link before is done.
+inline double getSeconds(const std::vector<ChainLink> &chain,
+                         const ChainWay &way) {
+  std::vector<double> ready(way.pieces);
   double free[2] = {0, 0}; // by stream
-  for (auto [link, piece] : order) {
+  forEachPiece(chain, way, [&](size_t link, size_t piece) {
     double &stream = free[chain[link].exchanges];
     stream = std::max(stream, ready[piece]) + chain[link].seconds;
     ready[piece] = stream;
-  }
+  });
   return std::max(free[0], free[1]);
 }
 
 /// Lists ways to run a chain in so many pieces, the fastest first. What comes
-/// behind its last exchange may stay whole: it is beside none.
+/// behind its last exchange is beside none: from the first matmul on that
+/// takes half as long again in pieces, it may stay whole.
 inline std::vector<ChainWay> listWays(const std::vector<ChainLink> &chain,
                                       int pieces) {
-  constexpr int lags = 32;
-  std::vector<ChainWay> ways;
+  constexpr int lags = 16;
+  size_t whole = chain.size(); // from there on
+  for (size_t link = chain.size(); link > 0 && !chain[link - 1].exchanges;
+       --link)
+    if (pieces * chain[link - 1].seconds > 1.5 * chain[link - 1].whole)
+      whole = link - 1;
   double rest = 0; // of what is whole
-  for (size_t links = chain.size(); links > 0; --links) {
+  for (size_t link = whole; link < chain.size(); ++link)
+    rest += chain[link].whole;
+  std::vector<ChainWay> ways;
+  auto add = [&](size_t links, double behind) {
     for (int lag = 0; lag <= lags; ++lag) {
-      ChainWay way{pieces, links, double(lag) / lags, 0};
-      way.seconds = rest + getSeconds(chain, pieces, orderPieces(chain, way));
+      ChainWay way{pieces, links, double(lag) / lags, behind};
+      way.seconds += getSeconds(chain, way);
       ways.push_back(way);
     }
-    if (chain[links - 1].exchanges)
-      break;
-    rest += chain[links - 1].whole;
-  }
+  };
+  add(chain.size(), 0);
+  if (whole < chain.size())
+    add(whole, rest);
   std::stable_sort(ways.begin(), ways.end(),
                    [](const ChainWay &a, const ChainWay &b) {
                      return a.seconds < b.seconds;

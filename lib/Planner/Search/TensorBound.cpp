@@ -81,8 +81,9 @@ static double getLeastSeconds(const Operation &op, const Device &device,
 
 /// In a forward pass all is waited for but what is cut into pieces: beside each
 /// other rows may be computed. What hides hides behind work that nothing else
-/// hides behind, so that all of them together take no longer than the passes. Of gradients of weights nothing
-/// counts: what was gathered before may be there.
+/// hides behind, so that all of them together take no longer than the passes.
+/// Of gradients of weights nothing counts: what was gathered before may be
+/// there.
 ExchangeBound planner::getExchangeBound(const Work &work, int tensor,
                                         const Cluster &cluster,
                                         const Training &training) {

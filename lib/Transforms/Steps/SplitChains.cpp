@@ -182,11 +182,11 @@ ChainSplitter::createPieces(ArrayRef<StepOpInterface> chain, int64_t pieces) {
 /// Whether `order` gives what the whole steps do, of whose pieces these are the
 /// uses: pieces of a step use nothing that another one writes, and no two
 /// change places of which one does.
-static bool isAllowed(const PieceOrder &order, int pieces,
+static bool isAllowed(ArrayRef<size_t> order, size_t pieces,
                       ArrayRef<ResolvedUses> uses) {
-  std::vector<size_t> places(order.size());
-  for (size_t place = 0; place < order.size(); ++place)
-    places[order[place].first * pieces + order[place].second] = place;
+  SmallVector<size_t> places(order.size());
+  for (auto [place, index] : llvm::enumerate(order))
+    places[index] = place;
   for (size_t before = 0; before < order.size(); ++before) {
     Footprint own;
     own.add(uses[before]);
@@ -212,11 +212,14 @@ bool ChainSplitter::split(ArrayRef<StepOpInterface> chain, const Ways &ways,
   for (const ChainWay &way : ways.list) {
     if (created.empty() || way.seconds >= limit)
       break;
-    PieceOrder order = orderPieces(ways.links, way);
+    SmallVector<size_t> order; // of those that were created
+    forEachPiece(ways.links, way, [&](size_t link, size_t piece) {
+      order.push_back(link * pieces + piece);
+    });
     if (!isAllowed(order, pieces, uses))
       continue;
-    for (auto [link, piece] : order)
-      created[link * pieces + piece]->moveBefore(chain.front());
+    for (size_t index : order)
+      created[index]->moveBefore(chain.front());
     for (StepOpInterface step : chain.take_front(way.links))
       step->erase();
     kept = order.size();

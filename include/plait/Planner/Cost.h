@@ -38,7 +38,8 @@ struct CostOptions {
   bool flashAttention = true;
   bool dropout = false;
   int64_t microBatch = 1; // sequences
-  /// The number of pieces of a matmul's rows, of which this is one.
+  /// The number of pieces of a matmul's or a kernel's rows, of which this is
+  /// one.
   int pieces = 1;
   /// Ranks that share a sequence: each has its share of the tokens, and of
   /// attention that of the queries against all keys. They are spread over

@@ -64,6 +64,14 @@ inline double getTilesTime(int64_t rows, int64_t columns, int64_t count,
   return best;
 }
 
+/// How many times as long as where all units compute all the time a matmul of
+/// rows x columns results takes. 1 where the units are unknown, 0.
+inline double getTilesFactor(int64_t rows, int64_t columns, int64_t units) {
+  return units <= 0 ? 1
+                    : getTilesTime(rows, columns, 1, units) * double(units) /
+                          double(rows * columns);
+}
+
 /// How many times as long as a whole one a matmul of rows x columns results
 /// takes in `pieces` of its rows. 1 where the units are unknown, 0.
 inline double getPiecesFactor(int64_t rows, int64_t columns, int pieces,

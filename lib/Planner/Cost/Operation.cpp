@@ -119,7 +119,8 @@ Cost planner::operationCost(const Operation &operation, const Device &device,
   case OperationKind::Kernel: {
     if (operation.sumsSequences && options.microBatch == 1)
       return {};
-    double sequences = double(options.microBatch) / options.sequenceParts;
+    double sequences = double(options.microBatch) /
+                       (double(options.sequenceParts) * options.pieces);
     double elements =
         operation.elementsPerSequence * sequences + operation.elementsFixed;
     return kernelCost(elements * elementBytes(options.precision) +

@@ -12,7 +12,6 @@
 
 #include "Search/Bounds.h"
 #include "plait/Planner/Cost.h"
-#include "plait/Support/PieceOverlap.h"
 
 #include <algorithm>
 
@@ -80,19 +79,18 @@ static double getLeastSeconds(const Operation &op, const Device &device,
   return bytes / getMemoryRate(device);
 }
 
-/// One of the pieces that a collective is cut into is not hidden. What hides
-/// hides behind work that nothing else hides behind, so that all of them
-/// together take no longer than the passes. Of gradients of weights nothing
-/// counts: what was gathered before may be there.
+/// In a forward pass all is waited for but what is cut into pieces: beside each
+/// other rows may be computed. What hides hides behind work that nothing else
+/// hides behind, so that all of them together take no longer than the passes.
+/// Of gradients of weights nothing counts: what was gathered before may be
+/// there.
 ExchangeBound planner::getExchangeBound(const Work &work, int tensor,
                                         const Cluster &cluster,
                                         const Training &training) {
   Group group{tensor, std::min(tensor, cluster.devicesPerNode)};
   double element = elementBytes(training.precision);
   double batch = double(training.globalBatch);
-  int pieces = training.cutsCollectives(cluster.device.isProcessor)
-                   ? getMostPieces(training.tensorOverlap, /*isSum=*/false)
-                   : 1;
+  bool cuts = training.cutsCollectives(cluster.device.isProcessor);
   ExchangeBound bound;
   for (int block : work.order)
     for (const Operation &op : work.blocks[block].operations) {
@@ -100,12 +98,11 @@ ExchangeBound planner::getExchangeBound(const Work &work, int tensor,
           op.pass == Pass::BackwardWeight)
         continue;
       double bytes = op.collectiveElements(batch) * element;
-      bound.all +=
+      double seconds =
           collectiveSeconds(op.collective, bytes, group, cluster) / batch;
-      if (op.pass == Pass::Forward)
-        bound.exposed +=
-            collectiveSeconds(op.collective, bytes / pieces, group, cluster) /
-            batch;
+      bound.all += seconds;
+      if (op.pass == Pass::Forward && !cuts)
+        bound.exposed += seconds;
     }
   return bound;
 }

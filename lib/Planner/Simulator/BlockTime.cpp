@@ -146,20 +146,15 @@ static bool isGatheredAnew(const Operation &op) {
          op.collective == CollectiveKind::AllGather;
 }
 
-/// Of communication over tp its time is no kernel's. It may be hidden by
-/// `beside` seconds of other matmuls; and be cut into pieces along with
-/// `matmul`, which makes or reads it (null: there is none). Returns what it
-/// needs of `beside`. Collectives of a backward pass count to the input
-/// gradient, which the next stage waits for; those of gradients of weights that
-/// are apart to these.
-double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
-                                 double beside) {
-  PassTime &pass = op.pass == Pass::Forward || split ? getPass(op) : input;
+/// Chooses in how many pieces a collective is exchanged, with `matmul`, which
+/// makes or reads it (null: there is none), where `beside` seconds of other
+/// matmuls hide it. As the compiler's pass does (SplitCollectives.cpp). There
+/// is nothing to gain where all is hidden.
+Cut BlockTimer::chooseCut(const Operation &op, const Operation *matmul,
+                          double beside) const {
   double whole = collectiveSecondsOf(op);
   Cut best{1, whole, whole, 0, {}};
   bool sums = op.collective == CollectiveKind::AllReduce;
-  // As the compiler's pass chooses (SplitCollectives.cpp). There is nothing to
-  // gain where all is hidden.
   int most = getMostPieces(context.training.tensorOverlap, sums);
   auto costOf = [&](const Cut &one) {
     return getPiecesCost(one.exposed, beside, one.lost);
@@ -172,30 +167,62 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
     if (costOf(other) < costOf(best))
       best = other;
   }
-  double hidden = std::min(best.exposed, beside);
-  double exposed = best.exposed - hidden;
-  (getFacts(op.axis).splitsExperts ? pass.experts : pass.collective) += exposed;
-  if (isGatheredAnew(op))
-    pass.gathered += exposed;
-  pass.device += best.more;
-  pass.kernels += 2 * (best.pieces - 1);
+  return best;
+}
+
+/// Describes the collective in pieces, all but `exposed` seconds of it hidden.
+Exchange BlockTimer::makeExchange(const Operation &op, const Cut &cut,
+                                  double exposed) const {
+  return {op.axis,
+          getCarrier(op.collective),
+          getMoment(op),
+          context.group(op.axis).ranks,
+          double(cut.pieces),
+          op.collectiveElements(context.sequences()) *
+              elementBytes(options.precision),
+          cut.seconds,
+          cut.seconds - exposed};
+}
+
+/// Adds a collective that is cut so, of which `exposed` seconds are waited for.
+void BlockTimer::addCut(PassTime &pass, const Operation &op, const Cut &cut,
+                        double exposed, double times) const {
   const Group group = context.group(op.axis);
   const Fabric &fabric = group.perNode == group.ranks ? context.cluster.intra
                                                       : context.cluster.inter;
-  pass.contention += (best.seconds - exposed) * fabric.computeLoss;
-  Exchange exchange{op.axis,
-                    getCarrier(op.collective),
-                    getMoment(op),
-                    group.ranks,
-                    double(best.pieces),
-                    op.collectiveElements(context.sequences()) *
-                        elementBytes(options.precision),
-                    best.seconds,
-                    best.seconds - exposed};
-  if (isGatheredAnew(op) || op.again)
+  (getFacts(op.axis).splitsExperts ? pass.experts : pass.collective) +=
+      times * exposed;
+  pass.device += times * cut.more;
+  pass.kernels += int(times) * 2 * (cut.pieces - 1);
+  pass.contention += times * (cut.seconds - exposed) * fabric.computeLoss;
+}
+
+/// Of communication over tp its time is no kernel's. Returns what it needs of
+/// `beside`. Collectives of a backward pass count to the input gradient, which
+/// the next stage waits for; those of gradients of weights that are apart to
+/// these.
+double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
+                                 double beside) {
+  PassTime &pass = op.pass == Pass::Forward || split ? getPass(op) : input;
+  Cut best = chooseCut(op, matmul, beside);
+  double hidden = std::min(best.exposed, beside);
+  double exposed = best.exposed - hidden;
+  addCut(pass, op, best, exposed, 1);
+  if (isGatheredAnew(op))
+    pass.gathered += exposed;
+  Exchange exchange = makeExchange(op, best, exposed);
+  auto own = chained.find(&op);
+  if (own != chained.end()) {
+    addCut(gained, op, best, exposed, -1);
+    addCut(gained, op, own->second, own->second.exposed, 1);
+    context.note(makeExchange(op, own->second, own->second.exposed));
+    if (context.notes)
+      exchanged.push_back(exchange);
+  } else if (isGatheredAnew(op) || op.again) {
     context.note(exchange);
-  else
+  } else {
     note(exchange);
+  }
   return hidden;
 }
 
@@ -347,6 +374,15 @@ void BlockTimer::fetch(const Operation &op, double beside) {
                           getClock(isWeight) + beside);
 }
 
+/// Finds the matmul that can be cut along with a collective; null: none.
+const Operation *BlockTimer::findCut(const Operation &op) const {
+  const Operation *begin = block.operations.data();
+  std::span before(begin, &op), behind(&op + 1, getEnd());
+  bool gathers = op.collective == CollectiveKind::AllGather;
+  const Operation *matmul = gathers ? findReader(behind) : findProducer(before);
+  return canCut(op, matmul) ? matmul : nullptr;
+}
+
 /// The collectives with the matmuls around them.
 void BlockTimer::addAll() {
   const std::vector<Operation> &ops = block.operations;
@@ -384,12 +420,8 @@ void BlockTimer::addAll() {
       addCollective(getGather(*op), nullptr, 0);
       continue;
     }
-    std::span before(ops.begin(), op), behind(op + 1, ops.end());
-    bool gathers = op->collective == CollectiveKind::AllGather;
-    const Operation *matmul =
-        gathers ? findReader(behind) : findProducer(before);
-    double hidden = addCollective(*op, canCut(*op, matmul) ? matmul : nullptr,
-                                  getBeside(*op, behind));
+    std::span behind(op + 1, ops.end());
+    double hidden = addCollective(*op, findCut(*op), getBeside(*op, behind));
     // What gradients of weights alone wait for has other work beside it, but
     // where these run apart.
     if (split || !isForWeights(*op))
@@ -437,6 +469,7 @@ bool BlockTimer::canCut(const Operation &op, const Operation *matmul) const {
 /// The passes' sums, each no shorter than the host takes to issue its kernels;
 /// to the input gradient, which comes first, is added what is computed again.
 BlockTime BlockTimer::run() {
+  findChains();
   addAll();
   const Framework &framework = context.framework();
   BlockTime time;
@@ -455,6 +488,7 @@ BlockTime BlockTimer::run() {
     time.drained = input.attention.seconds;
   recompute(time);
   forward += anew;
+  forward += gained;
   time.forward = forward.seconds(framework.hostSeconds);
   time.memory += forward.device.memory;
   time.launch += forward.launch(framework.hostSeconds);

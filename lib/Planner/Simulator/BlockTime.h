@@ -254,7 +254,7 @@ public:
 
 private:
   using Key = std::tuple<const Work *, int, int, ContextParallel, int64_t, bool,
-                         MemoryPlace, bool, Recompute>;
+                         bool, MemoryPlace, bool, Recompute>;
   /// All that costOptions() asks of a configuration.
   using CostsKey =
       std::tuple<const Block *, int, ContextParallel, int64_t, bool>;

@@ -10,6 +10,7 @@
 
 #include "BlockTime.h"
 
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -146,8 +147,18 @@ private:
   Operation getGather(const Operation &op) const;
   void addAll();
   double add(const Operation &op);
+  Cut chooseCut(const Operation &op, const Operation *matmul,
+                double beside) const;
+  Exchange makeExchange(const Operation &op, const Cut &cut,
+                        double exposed) const;
+  void addCut(PassTime &pass, const Operation &op, const Cut &cut,
+              double exposed, double times) const;
   double addCollective(const Operation &op, const Operation *matmul,
                        double beside);
+  bool isLink(const Operation &op) const;
+  Cost getPieceCost(const Operation &op, int pieces) const;
+  void cutChain(std::span<const Operation *const> chain);
+  void findChains();
   void fetch(const Operation &op, double beside);
   double getClock(bool isWeight) const {
     return split ? (isWeight ? weight : input).busy()
@@ -164,6 +175,7 @@ private:
   bool overlaps(const Operation &op) const;
   bool isThere(const Operation &op) const;
   bool canCut(const Operation &op, const Operation *matmul) const;
+  const Operation *findCut(const Operation &op) const;
   Cut cut(const Operation &op, const Operation &matmul, int pieces) const;
   double getFactor(const Operation &matmul, int pieces) const;
 
@@ -177,6 +189,11 @@ private:
   PartMarker marker;
   PassTime anew; // of the forward pass, what every backward pass does itself
   PassTime read; // of `forward`, what comes before its last matmul
+  /// Collectives of forward passes that are cut with all that is around them,
+  /// and how these passes differ from those where each is cut by itself, as
+  /// what is computed again is.
+  std::map<const Operation *, Cut> chained;
+  PassTime gained;
   Fetches fetches[2]; // of a backward pass, or of either half
   double delayed = 0; // weights' gradients so far that are beside no collective
   double untilAttention = 0; // what a forward pass computes before one

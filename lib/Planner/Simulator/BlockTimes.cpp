@@ -43,6 +43,7 @@ BlockTimes::Times BlockTimes::get(const Context &context, bool split,
   Key key(&context.work, configuration.mesh[Axis::CP],
           configuration.mesh[Axis::TP], configuration.contextParallel,
           configuration.microBatch, context.sendsGradients(),
+          context.zero(/*experts=*/false) >= 3,
           configuration.offload.activations, split, kind);
   {
     std::lock_guard<std::mutex> lock(mutex);

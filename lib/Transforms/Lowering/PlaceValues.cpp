@@ -379,10 +379,15 @@ void Placer::keep(Workspace &workspace, Value value, Operation *last) {
 
 /// A sum over tp may begin before the matmul in front of it has read all of its
 /// operands, and a gather may still read when the first matmul behind it writes
-/// (plan-split-collectives).
+/// (plan-split-collectives); in a forward pass of a GPU when all up to the next
+/// collective do.
 void Placer::keepExchanged(Workspace &workspace) {
   auto isMatmul = [](Operation *op) { return isa<ContractionOpInterface>(op); };
-  for (Operation &op : body) {
+  TargetAttr target = getTarget(function->getParentOfType<ModuleOp>());
+  bool hasChains = target && target.isGPU() &&
+                   doesAction(function, pipe::ActionKind::Forward);
+  Operation *next = nullptr; // over tp
+  for (Operation &op : llvm::reverse(body)) {
     auto collective = dyn_cast<dist::CollectiveOpInterface>(op);
     if (!collective || collective.getAxis() != kTensorAxis)
       continue;
@@ -395,7 +400,8 @@ void Placer::keepExchanged(Workspace &workspace) {
       if (isMatmul(user) && (!first || position[user] < position[first]))
         first = user;
     if (first && collective.getKind() == CollectiveKind::AllGather)
-      keep(workspace, collective.getInput(), first);
+      keep(workspace, collective.getInput(), hasChains && next ? next : first);
+    next = &op;
   }
 }
 

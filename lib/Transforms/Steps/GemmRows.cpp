@@ -16,6 +16,22 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::plan;
 
+bool plait::hasDenseRows(MemoryAttr memory, int64_t rows, int64_t stride,
+                         Type type) {
+  return memory.getBytes() == rows * stride * type.getIntOrFloatBitWidth() / 8;
+}
+
+bool plait::hasRows(GemmOp gemm) {
+  int64_t rows = gemm.getM();
+  MemoryAttr input = gemm.getGeluInputAttr();
+  return gemm.getBatchSizes().empty() && gemm.getAStrides()[1] == 1 &&
+         hasDenseRows(gemm.getA(), rows, gemm.getAStrides()[0],
+                      gemm.getType()) &&
+         hasDenseRows(gemm.getC(), rows, gemm.getCStrides()[0],
+                      gemm.getCType()) &&
+         (!input || hasDenseRows(input, rows, gemm.getN(), gemm.getType()));
+}
+
 GemmOp plait::createRows(OpBuilder &builder, GemmOp whole, int64_t first,
                          int64_t rows) {
   auto own = cast<GemmOp>(builder.clone(*whole));

@@ -18,8 +18,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "../Remarks.h"
+#include "CollectivePieces.h"
 #include "Footprint.h"
 #include "GemmRows.h"
+#include "SplitChains.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Support/PieceOverlap.h"
@@ -52,7 +54,11 @@ public:
       : function(function), aliases(aliases), asked(asked), link(link),
         rates(getRates(function->getParentOfType<ModuleOp>())) {}
 
-  void run();
+  /// All but `made`, which are pieces already.
+  void run(const llvm::DenseSet<Operation *> &made);
+  /// Seconds that something waits for the collective, cut by itself, with what
+  /// its matmul loses. There has to be a link.
+  double getWait(CollectiveOp collective);
 
 private:
   std::optional<Pair> findPair(CollectiveOp collective);
@@ -74,20 +80,9 @@ private:
 
 } // namespace
 
-static int64_t getElementBytes(Type type) {
-  return type.getIntOrFloatBitWidth() / 8;
-}
-
-/// Whether rows of `memory`, an operand of `strides` between rows and columns,
-/// lie one behind the other, so that some of them are a run of its bytes.
-static bool hasDenseRows(MemoryAttr memory, int64_t rows, int64_t rowStride,
-                         Type type) {
-  return memory.getBytes() == rows * rowStride * getElementBytes(type);
-}
-
 /// Whether `gemm` makes, or reads row by row, all of what is exchanged.
 static bool isCuttable(GemmOp gemm, CollectiveOp collective, bool gathers) {
-  if (!gemm || !gemm.getBatchSizes().empty() || collective.getMembers())
+  if (!gemm || !gemm.getBatchSizes().empty())
     return false;
   int64_t rows = gemm.getM();
   if (MemoryAttr input = gemm.getGeluInputAttr();
@@ -100,24 +95,6 @@ static bool isCuttable(GemmOp gemm, CollectiveOp collective, bool gathers) {
                  : gemm.getC() == collective.getInput() &&
                        hasDenseRows(gemm.getC(), rows, gemm.getCStrides()[0],
                                     gemm.getCType());
-}
-
-/// Creates a piece: of a sum in place a run of its elements, else some of the
-/// outer blocks.
-static CollectiveOp createPiece(OpBuilder &builder, CollectiveOp collective,
-                                int64_t piece, int64_t pieces) {
-  auto own = cast<CollectiveOp>(builder.clone(*collective));
-  if (collective.getKind() == CollectiveKind::AllReduce)
-    own.setChunk(collective.getChunk() / pieces);
-  else
-    own.setOuter(collective.getOuter() / pieces);
-  auto getPart = [&](MemoryAttr whole) {
-    int64_t bytes = whole.getBytes() / pieces;
-    return whole.getPart(piece * bytes, bytes);
-  };
-  own.setInputAttr(getPart(collective.getInput()));
-  own.setOutputAttr(getPart(collective.getOutput()));
-  return own;
 }
 
 /// The step that makes what `collective` sums up, if it is a matmul that may
@@ -159,10 +136,7 @@ void Splitter::measureBeside(Pair &pair) {
 std::optional<Pair> Splitter::findPair(CollectiveOp collective) {
   CollectiveKind kind = collective.getKind();
   Pair pair{{}, collective, kind == CollectiveKind::AllGather};
-  if (collective.getAxis() != kTensorAxis ||
-      (!pair.gathers && kind != CollectiveKind::ReduceScatter &&
-       (kind != CollectiveKind::AllReduce || !collective.isInPlace() ||
-        collective.getOuter() != 1)))
+  if (!hasPieces(collective))
     return std::nullopt;
   measureBeside(pair);
   if (!pair.gathers)
@@ -197,6 +171,12 @@ int64_t Splitter::choosePieces(const Pair &pair) {
         (!link || getCost(pair, pieces) < getCost(pair, best)))
       best = pieces;
   return best;
+}
+
+double Splitter::getWait(CollectiveOp collective) {
+  std::optional<Pair> pair = findPair(collective);
+  return pair ? getCost(*pair, choosePieces(*pair))
+              : link->getSeconds(collective.getSent().bytes);
 }
 
 /// Whether each piece may be exchanged while those behind it are computed, or
@@ -256,10 +236,11 @@ void Splitter::tell(const Pair &pair, int64_t pieces) {
 
 /// Splits collectives in their order, which their pieces keep: all ranks of a
 /// group meet in the same one.
-void Splitter::run() {
+void Splitter::run(const llvm::DenseSet<Operation *> &made) {
   SmallVector<CollectiveOp> collectives;
   for (StepOpInterface step : getSteps(function))
-    if (auto collective = dyn_cast<CollectiveOp>(step.getOperation()))
+    if (auto collective = dyn_cast<CollectiveOp>(step.getOperation());
+        collective && !made.contains(collective))
       collectives.push_back(collective);
   for (CollectiveOp collective : collectives) {
     std::optional<Pair> pair = findPair(collective);
@@ -268,6 +249,11 @@ void Splitter::run() {
     if (int64_t pieces = choosePieces(*pair); pieces > 1)
       split(*pair, pieces);
   }
+}
+
+static bool doesForward(FunctionOp function) {
+  pipe::FunctionAttr does = function.getDoesAttr();
+  return does && does.getAction() == pipe::ActionKind::Forward;
 }
 
 namespace {
@@ -288,7 +274,15 @@ struct SplitCollectivesPass
       link = *own;
     }
     auto visit = [&](FunctionOp function, const Aliases &aliases) {
-      Splitter(function, aliases, asked, link).run();
+      Splitter splitter(function, aliases, asked, link);
+      llvm::DenseSet<Operation *> made;
+      // A backward pass has gradients of weights beside its exchanges.
+      if (link && doesForward(function))
+        made = splitChains(function, aliases, asked, *link,
+                           [&](CollectiveOp collective) {
+                             return splitter.getWait(collective);
+                           });
+      splitter.run(made);
       return success();
     };
     if (failed(forEachCalled(module, visit)))

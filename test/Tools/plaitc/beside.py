@@ -121,4 +121,5 @@ def main():
     print(f"{len(CASES)} plans train as the whole")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+//===- PieceOrder.h - Pieces of a chain of steps ----------------*- C++ -*-===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// In a forward pass of tensor parallelism everything between two attentions
+// goes row by row: matmuls, kernels and what they exchange. Cut into pieces of
+// rows, all of it is a chain that each piece goes through by itself, computed
+// on one stream and exchanged on another. Each piece follows the one before it
+// at some distance: at once, so that what is exchanged first is all that waits
+// for the first matmul, or later, so that a piece is far ahead when the next
+// one needs the stream.
+//
+// The pass that cuts and the planner ask the same functions.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef PLAIT_SUPPORT_PIECEORDER_H
+#define PLAIT_SUPPORT_PIECEORDER_H
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace plait {
+
+/// What a kernel or a matmul takes on a GPU to begin and to end, of which the
+/// rate of a large one says nothing: each piece takes it anew.
+inline constexpr double kBeginSeconds = 4e-6;
+
+/// A step of a chain.
+struct ChainLink {
+  bool exchanges; // on the stream of collectives
+  double seconds; // of one piece
+  double whole;   // of the step where it is not cut
+};
+
+/// A way to run a chain: its first `links` in pieces, of which each follows the
+/// one before it by `lag` of the length of a piece, then the others, whole.
+struct ChainWay {
+  int pieces;
+  size_t links;
+  double lag;
+  double seconds; // of all of the chain
+};
+
+/// Calls `visit` with each piece of a way's links, in the order in which they
+/// begin. The links of a piece keep their order, and so do the pieces of a
+/// link. What is computed counts a tenth: collectives of two pieces then take
+/// turns, and a piece that has begun matmuls goes through most of them before
+/// the next one does, so that what these make is exchanged early.
+template <typename Visit>
+void forEachPiece(const std::vector<ChainLink> &chain, const ChainWay &way,
+                  Visit visit) {
+  auto getLength = [&](size_t link) {
+    return chain[link].seconds * (chain[link].exchanges ? 1 : 0.1);
+  };
+  double length = 0;
+  for (size_t link = 0; link < way.links; ++link)
+    length += getLength(link);
+  std::vector<size_t> next(way.pieces);
+  std::vector<double> begins(way.pieces);
+  for (int piece = 0; piece < way.pieces; ++piece)
+    begins[piece] = piece * way.lag * length;
+  for (size_t count = way.links * way.pieces; count > 0; --count) {
+    size_t piece =
+        std::min_element(begins.begin(), begins.end()) - begins.begin();
+    size_t link = next[piece]++;
+    visit(link, piece);
+    begins[piece] =
+        next[piece] < way.links ? begins[piece] + getLength(link) : 1e300;
+  }
+}
+
+/// Returns the seconds that the pieces of a way take. Either stream runs its
+/// own one after the other, each when the piece's link before is done.
+inline double getSeconds(const std::vector<ChainLink> &chain,
+                         const ChainWay &way) {
+  std::vector<double> ready(way.pieces);
+  double free[2] = {0, 0}; // by stream
+  forEachPiece(chain, way, [&](size_t link, size_t piece) {
+    double &stream = free[chain[link].exchanges];
+    stream = std::max(stream, ready[piece]) + chain[link].seconds;
+    ready[piece] = stream;
+  });
+  return std::max(free[0], free[1]);
+}
+
+/// Lists ways to run a chain in so many pieces, the fastest first. What comes
+/// behind its last exchange is beside none: from the first matmul on that
+/// takes half as long again in pieces, it may stay whole.
+inline std::vector<ChainWay> listWays(const std::vector<ChainLink> &chain,
+                                      int pieces) {
+  constexpr int lags = 16;
+  size_t whole = chain.size(); // from there on
+  for (size_t link = chain.size(); link > 0 && !chain[link - 1].exchanges;
+       --link)
+    if (pieces * chain[link - 1].seconds > 1.5 * chain[link - 1].whole)
+      whole = link - 1;
+  double rest = 0; // of what is whole
+  for (size_t link = whole; link < chain.size(); ++link)
+    rest += chain[link].whole;
+  std::vector<ChainWay> ways;
+  auto add = [&](size_t links, double behind) {
+    for (int lag = 0; lag <= lags; ++lag) {
+      ChainWay way{pieces, links, double(lag) / lags, behind};
+      way.seconds += getSeconds(chain, way);
+      ways.push_back(way);
+    }
+  };
+  add(chain.size(), 0);
+  if (whole < chain.size())
+    add(whole, rest);
+  std::stable_sort(ways.begin(), ways.end(),
+                   [](const ChainWay &a, const ChainWay &b) {
+                     return a.seconds < b.seconds;
+                   });
+  return ways;
+}
+
+} // namespace plait
+
+#endif // PLAIT_SUPPORT_PIECEORDER_H

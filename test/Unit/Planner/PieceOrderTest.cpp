@@ -1,0 +1,68 @@
+//===- PieceOrderTest.cpp - Pieces of a chain -----------------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+
+#include "plait/Support/PieceOrder.h"
+
+#include "gtest/gtest.h"
+
+#include <utility>
+
+using namespace plait;
+
+/// A step of `seconds`, which pieces divide without a loss.
+static ChainLink makeLink(bool exchanges, double seconds, int pieces) {
+  return {exchanges, seconds / pieces, seconds};
+}
+
+/// Computed, exchanged, computed, of one second each. Two pieces: 0.5 s of the
+/// exchange are beside the first matmul's second piece, 0.5 beside the other
+/// matmul's first.
+TEST(PieceOrder, PiecesTakeTurns) {
+  std::vector<ChainLink> chain{makeLink(false, 1, 2), makeLink(true, 1, 2),
+                               makeLink(false, 1, 2)};
+  EXPECT_DOUBLE_EQ(listWays(chain, 2).front().seconds, 2);
+  std::vector<ChainLink> whole{makeLink(false, 1, 1), makeLink(true, 1, 1),
+                               makeLink(false, 1, 1)};
+  EXPECT_DOUBLE_EQ(listWays(whole, 1).front().seconds, 3);
+}
+
+/// Exchanged, computed, exchanged. Step by step, the last exchange would begin
+/// behind both pieces of the first, which it does anyhow: 1 + 0.5 + 0.5 where
+/// the matmul is as long.
+TEST(PieceOrder, NothingIsExchangedBeforeItIsMade) {
+  std::vector<ChainLink> chain{makeLink(true, 1, 2), makeLink(false, 1, 2),
+                               makeLink(true, 1, 2)};
+  EXPECT_DOUBLE_EQ(listWays(chain, 2).front().seconds, 2);
+}
+
+/// All pieces are there, those of a link and the links of a piece in order,
+/// whatever the distance.
+TEST(PieceOrder, KeepsLinksAndPiecesInOrder) {
+  std::vector<ChainLink> chain;
+  for (int link = 0; link < 6; ++link)
+    chain.push_back(makeLink(link % 2, 1 + link, 4));
+  for (double lag : {0.0, 0.1, 0.5, 1.0}) {
+    std::vector<std::pair<size_t, size_t>> seen;
+    forEachPiece(chain, {4, 6, lag, 0}, [&](size_t link, size_t piece) {
+      for (auto [other, one] : seen) {
+        EXPECT_FALSE(one == piece && other >= link);
+        EXPECT_FALSE(other == link && one >= piece);
+      }
+      seen.push_back({link, piece});
+    });
+    EXPECT_EQ(seen.size(), 24u);
+  }
+}
+
+/// A matmul behind the last exchange that takes as long in a piece as whole is
+/// not cut.
+TEST(PieceOrder, WhatLosesBehindTheLastExchangeStaysWhole) {
+  std::vector<ChainLink> chain{makeLink(true, 1, 4), {false, 1, 1}};
+  ChainWay best = listWays(chain, 4).front();
+  EXPECT_EQ(best.links, 1u);
+  EXPECT_DOUBLE_EQ(best.seconds, 2);
+}

@@ -93,11 +93,13 @@ MORE = ("cp=2", "pp=2,dp=2 --zero 3", "dp=2,cp=2 --schedule zb-h1")
 WITHOUT = {
     "one-layer": "pp=2",
     "functions": "pp=2",
+    "zeros": "pp=2",
     "padded": "pp=2",
     "odd-heads": "tp=2",
     "one-head": "tp=2",
 }
 FEW = {"gpt2": ONE + SPLIT, "qwen3": SPLIT, "parallel": SPLIT, "different": SPLIT}
+FEW |= {"zeros": ONE, "corners": SPLIT}
 
 
 def find_torch() -> str | None:

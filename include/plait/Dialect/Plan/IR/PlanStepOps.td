@@ -301,8 +301,7 @@ def Plan_CollectiveOp : Plan_StepOp<"collective", ["getStream", "getSent"]> {
     - (C1) the axis is one of the mesh.
     - (C2) sizes are 1 or more; only an all_to_all has a middle above 1 or
       `splits_inner`.
-    - (C3) elements are f32, bf16 or i32; reductions are of f32 or bf16, and say how
-      values combine; no others do.
+    - (C3) reductions are of f32 or bf16, and say how values combine; no others do.
     - (C4) input and output have the bytes of what a rank brings and gets.
     - (C5) `members` are ascending indices of the axis.
     - (C6) only an all_reduce works in place.

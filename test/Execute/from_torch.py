@@ -125,8 +125,9 @@ class Suite:
     """What is made once of a model: the export, and PyTorch's own training."""
 
     def __init__(self, tools: Tools, folder: pathlib.Path):
-        from torch_models import custom
+        from torch_models import corners, custom
 
+        custom.MODELS |= corners.MODELS
         self.tools = tools
         self.folder = folder
         self.custom = custom

@@ -13,6 +13,7 @@
 
 #include "plait/Configuration/Compressors.h"
 
+#include "plait/Configuration/CompressedMatrices.h"
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Configuration.h"
 
@@ -119,6 +120,14 @@ Status plait::checkZero(const Compression &compression, int zero) {
                 zero, " these are weights: it takes zero 0");
   return fail(what, ", which takes zero 0 or 1, not ", zero, ": zero ", zero,
               " adds gradients to errors of blocks, which it does not keep");
+}
+
+Status plait::checkZeroOfMatrices(const Compression &compression, int zero) {
+  if (!compression.isOn() || zero == 0)
+    return Status::success();
+  return fail("compress is ", print(compression),
+              ", which takes zero 0 with an optimizer of whole matrices, not ",
+              zero, ": ranks divide these in other parts than they send");
 }
 
 /// A compressor that tells nobody which elements it keeps draws them.

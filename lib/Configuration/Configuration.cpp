@@ -20,6 +20,7 @@
 
 #include "FailParsing.h"
 
+#include "plait/Configuration/CompressedMatrices.h"
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Schedule/Generators.h"
@@ -381,6 +382,12 @@ static Status checkCompression(const TrainingConfiguration &configuration) {
     return Status::success();
   std::string what = "compress is " + print(configuration.compress);
   PLAIT_RETURN_IF_ERROR(checkZero(configuration.compress, configuration.zero));
+  Result<const Optimizer *> optimizer = findOptimizer(configuration.optimizer);
+  if (!optimizer.ok())
+    return optimizer.status();
+  if ((*optimizer)->updatesMatrices())
+    PLAIT_RETURN_IF_ERROR(
+        checkZeroOfMatrices(configuration.compress, configuration.zero));
   if (configuration.reducePrecision != Precision::FP32)
     return fail(what, ", which takes reduce-precision fp32, not ",
                 print(configuration.reducePrecision));

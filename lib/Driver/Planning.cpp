@@ -20,6 +20,7 @@
 
 #include "ModelState.h"
 #include "TargetSettings.h"
+#include "plait/Configuration/CompressedMatrices.h"
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Mixing.h"
 #include "plait/Configuration/Optimizers.h"
@@ -246,9 +247,11 @@ Status ChoiceState::prepare() {
   PLAIT_RETURN_IF_ERROR(divide(cluster, training));
   space = planner::getAbilities(training.framework).space;
   // All replicas hold what is compressed whole, and what it is made of.
-  if (training.compress.isOn())
-    std::erase_if(space.zero, [most = getMostZero(training.compress)](
-                                  int zero) { return zero > most; });
+  std::erase_if(space.zero, [this](int zero) {
+    return !checkZero(training.compress, zero).ok() ||
+           (training.matrixStateBytes > 0 &&
+            !checkZeroOfMatrices(training.compress, zero).ok());
+  });
   if (training.outer.isOn())
     std::erase_if(space.zero, [](int zero) { return zero > 2; });
   // NCCL begins messages in their order, in which the forwards of a chunk hold

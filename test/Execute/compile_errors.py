@@ -110,6 +110,10 @@ def planner_cases(compiler: Compiler) -> None:
            compress="topk:32+keep:33")
     refuse("compress-zero", ["compress is int8", "zero 0 or 1, not 2", "errors of blocks"],
            compress="int8", zero=2)
+    refuse("compress-matrices", ["compress is int8", "zero 0 with an optimizer of whole matrices, not 1"],
+           compress="int8", zero=1, optimizer="muon")
+    refuse("compress-group", ["h.0.mlp.c_fc.weight", "whole matrices, not 1"],
+           compress="powersgd:2", zero=1, optimizer_of="*.c_fc.weight=muon")
     refuse("compress-zero-3", ["compress is int4", "zero 0 or 1, not 3", "errors of blocks"],
            compress="int4", zero=3)
     refuse("compress-zero-factors", ["powersgd.feedback", "zero 0 or 1, not 2"], zero=2,

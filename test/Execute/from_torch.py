@@ -93,11 +93,13 @@ MORE = ("cp=2", "pp=2,dp=2 --zero 3", "dp=2,cp=2 --schedule zb-h1")
 WITHOUT = {
     "one-layer": "pp=2",
     "functions": "pp=2",
+    "zeros": "pp=2",
     "padded": "pp=2",
     "odd-heads": "tp=2",
     "one-head": "tp=2",
 }
 FEW = {"gpt2": ONE + SPLIT, "qwen3": SPLIT, "parallel": SPLIT, "different": SPLIT}
+FEW |= {"zeros": ONE, "corners": SPLIT}
 
 
 def find_torch() -> str | None:
@@ -123,8 +125,9 @@ class Suite:
     """What is made once of a model: the export, and PyTorch's own training."""
 
     def __init__(self, tools: Tools, folder: pathlib.Path):
-        from torch_models import custom
+        from torch_models import corners, custom
 
+        custom.MODELS |= corners.MODELS
         self.tools = tools
         self.folder = folder
         self.custom = custom

@@ -15,6 +15,9 @@
 
 #include "Checks.h"
 
+#include "plait/Configuration/CompressedMatrices.h"
+#include "plait/Configuration/CompressionFacts.h"
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -163,6 +166,19 @@ static Status checkOffload(const Context &context) {
   return Status::success();
 }
 
+/// As the compiler compresses sums.
+static Status checkCompression(const Context &context) {
+  const Training &training = context.training;
+  int zero = context.configuration.zero;
+  PLAIT_RETURN_IF_ERROR(checkZero(training.compress, zero));
+  if (training.compress.isOn() && zero > 0)
+    for (const Block &block : context.work.blocks)
+      for (const ParameterGroup &group : block.parameters)
+        if (group.isMatrix(training))
+          return checkZeroOfMatrices(training.compress, zero);
+  return Status::success();
+}
+
 /// Where no cut is given, one has to be possible: what comes before or after
 /// the layers can be a stage alone, so that there may be more stages than
 /// layers. A cut that is given has one count a virtual stage.
@@ -203,5 +219,6 @@ Status planner::checkConfiguration(const Context &context) {
   PLAIT_RETURN_IF_ERROR(checkHeads(context));
   PLAIT_RETURN_IF_ERROR(checkZigzag(context));
   PLAIT_RETURN_IF_ERROR(checkOffload(context));
+  PLAIT_RETURN_IF_ERROR(checkCompression(context));
   return checkLayers(context);
 }

@@ -6,6 +6,7 @@
 # ===-----------------------------------------------------------------------===#
 """PyTorch's elementwise operations and reductions, of which nn has a basis."""
 
+import functools
 import math
 
 import torch
@@ -20,6 +21,8 @@ from .walk import LARGE, aten, handles
 
 # Scores below this are hidden: masks have minus infinity or about the least number.
 HIDDEN = -1e4
+# Powers of integers up to this are products.
+MOST_EXPONENT = 1024
 
 _UNARY = {
     aten.silu.default: "silu",
@@ -165,15 +168,31 @@ def power(walker, x, exponent):
         return walker.graph.unary("sqrt", value)
     if exponent == -0.5:
         return walker.graph.unary("rsqrt", value)
-    if exponent != int(exponent) or not 1 <= abs(exponent) <= 16:
-        logarithm = walker.graph.unary("log", value)
-        return walker.graph.unary("exp", scale(walker, logarithm, float(exponent)))
+    if exponent != int(exponent) or abs(exponent) > MOST_EXPONENT:
+        return _real_power(walker, value, float(exponent))
+    if exponent == 0:
+        return torch.ones(walker.shape)
     result = value
     for bit in bin(int(abs(exponent)))[3:]:
         result = walker.graph.binary("mul", result, result)
         if bit == "1":
             result = walker.graph.binary("mul", result, value)
     return result if exponent > 0 else reciprocal(walker, result)
+
+
+def _real_power(walker, x: Value, exponent: float) -> Value:
+    """exp(exponent · log(x)). Above 1 that of 0 is 0, with the gradient 0."""
+    if exponent <= 1:
+        return _exponential(walker, x, exponent)
+    is_zero = equal_to(walker, x, 0.0)
+    positive = walker.graph.binary("add", x, is_zero)
+    rest = inverted(walker, is_zero)
+    return walker.graph.binary("mul", _exponential(walker, positive, exponent), rest)
+
+
+def _exponential(walker, x: Value, exponent: float) -> Value:
+    logarithm = walker.graph.unary("log", x)
+    return walker.graph.unary("exp", scale(walker, logarithm, exponent))
 
 
 def smaller(walker, x: Value, y) -> Value:
@@ -192,6 +211,55 @@ def maximum(walker, x, y):
     return scale(walker, smaller(walker, x, y), -1.0)
 
 
+# Activations. Where two pieces of one meet each has the gradient that PyTorch gives it
+# there, which equal operands of nn.min would share: layers that begin as zeros are there.
+
+
+def is_above(walker, x, bound) -> Value:
+    """1 where x is larger, else 0; without a gradient."""
+    return walker.graph.binary("greater", walker.tensor(x), walker.tensor(bound))
+
+
+def equal_to(walker, x: Value, number: float) -> Value:
+    """1 where x is the number, else 0; without a gradient."""
+    return walker.graph.binary("equal", x, walker.tensor(number))
+
+
+def inverted(walker, x: Value) -> Value:
+    """1 - x."""
+    return shift(walker, scale(walker, x, -1.0), 1.0)
+
+
+@functools.cache
+def _stops_at_bounds() -> bool:
+    """Whether the clamp of this PyTorch has the gradient 0 at its bounds; older ones have
+    1 there."""
+    x = torch.zeros((), requires_grad=True)
+    with torch.enable_grad():
+        x.clamp(min=0.0).backward()
+    return not x.grad.item()
+
+
+def _at_most(walker, x: Value, bound: float, stops: bool) -> Value:
+    """min(x, bound). Where both are equal one is moved, so that the other has the
+    gradient: the bound if it `stops` that of x."""
+    is_equal = equal_to(walker, x, bound)
+    if stops:
+        return smaller(walker, walker.graph.binary("add", x, is_equal), bound)
+    return smaller(walker, x, shift(walker, is_equal, bound))
+
+
+def _bounded(walker, x, low, high, stops: bool) -> Value:
+    """Between two numbers, where the gradient is 0 if they are to stop it, else 1."""
+    value = walker.tensor(x)
+    if high is not None:
+        value = _at_most(walker, value, float(high), stops)
+    if low is not None:
+        negative = _at_most(walker, scale(walker, value, -1.0), -float(low), stops)
+        value = scale(walker, negative, -1.0)
+    return value
+
+
 @handles(aten.clamp_max.default)
 def clamp_max(walker, x, high):
     return clamp(walker, x, None, high)
@@ -199,38 +267,39 @@ def clamp_max(walker, x, high):
 
 @handles(aten.clamp.default, aten.clamp_min.default)
 def clamp(walker, x, low=None, high=None):
-    value = walker.tensor(x)
-    if high is not None:
-        value = smaller(walker, value, high)
-    return value if low is None else maximum(walker, value, float(low))
+    return _bounded(walker, x, low, high, _stops_at_bounds())
 
 
 def below(walker, x: Value) -> Value:
-    """min(x, 0)."""
-    return smaller(walker, x, 0.0)
+    """min(x, 0), with the gradient 1 at 0."""
+    return walker.graph.binary("sub", x, relu(walker, x))
 
 
 @handles(aten.relu.default)
 def relu(walker, x):
-    return leaky_relu(walker, x, 0.0)
+    value = walker.tensor(x)
+    return walker.graph.binary("mul", value, is_above(walker, value, 0.0))
 
 
 @handles(aten.leaky_relu.default)
 def leaky_relu(walker, x, slope=0.01):
-    """x - (1 - slope) · min(x, 0)."""
+    """slope · x + (1 - slope) · max(x, 0)."""
     value = walker.tensor(x)
-    rest = scale(walker, below(walker, value), 1.0 - slope)
-    return walker.graph.binary("sub", value, rest)
+    rest = scale(walker, relu(walker, value), 1.0 - slope)
+    return walker.graph.binary("add", scale(walker, value, slope), rest)
 
 
 @handles(aten.abs.default)
 def absolute(walker, x):
-    return leaky_relu(walker, x, -1.0)
+    """x - 2 min(x, 0), with the gradient 0 at 0."""
+    value = walker.tensor(x)
+    rest = scale(walker, smaller(walker, value, 0.0), 2.0)
+    return walker.graph.binary("sub", value, rest)
 
 
 @handles(aten.hardtanh.default)
 def hardtanh(walker, x, low=-1.0, high=1.0):
-    return maximum(walker, smaller(walker, walker.tensor(x), high), low)
+    return _bounded(walker, x, low, high, stops=True)
 
 
 @handles(aten.relu6.default)
@@ -249,11 +318,11 @@ def elu(walker, x, alpha=1.0, factor=1.0, input_factor=1.0):
 @handles(aten.softplus.default)
 def softplus(walker, x, beta=1, threshold=20):
     """max(x, 0) + log(1 + exp(-|x|)): PyTorch's threshold is for what this does not
-    need."""
+    need. At 0 the gradients of both sides are 1 / 2 of 1 and 0."""
     value = scale(walker, walker.tensor(x), float(beta))
     small = walker.graph.unary("exp", scale(walker, absolute(walker, value), -1.0))
     curve = walker.graph.unary("log", shift(walker, small, 1.0))
-    total = walker.graph.binary("add", relu(walker, value), curve)
+    total = walker.graph.binary("add", maximum(walker, value, 0.0), curve)
     return scale(walker, total, 1.0 / beta)
 
 
@@ -350,9 +419,17 @@ def variance(walker, x, dim=None, correction=1, keepdim=False):
     return scale(walker, average, count / (count - correction))
 
 
+def root(walker, x) -> Value:
+    """The square root of a sum of squares: where all are 0 it has the gradient 0."""
+    value = walker.tensor(x)
+    is_zero = equal_to(walker, value, 0.0)
+    result = walker.graph.unary("sqrt", walker.graph.binary("add", value, is_zero))
+    return walker.graph.binary("mul", result, inverted(walker, is_zero))
+
+
 @handles(aten.std.correction)
 def deviation(walker, x, dim=None, correction=1, keepdim=False):
-    return walker.graph.unary("sqrt", variance(walker, x, dim, correction, keepdim))
+    return root(walker, variance(walker, x, dim, correction, keepdim))
 
 
 @handles(aten.linalg_vector_norm.default)
@@ -363,7 +440,7 @@ def vector_norm(walker, x, order=2, dim=None, keepdim=False, dtype=None):
         return largest(walker, absolute(walker, x), dim, keepdim)
     if order != 2:
         raise NotExpressible(f"a norm of order {order}")
-    return walker.graph.unary("sqrt", total(walker, square(walker, x), dim, keepdim))
+    return root(walker, total(walker, square(walker, x), dim, keepdim))
 
 
 @handles(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)
@@ -371,18 +448,21 @@ def where(walker, condition, x, y):
     """Hidden scores are a mask. A choice by computed numbers, which are 0 and 1, is a sum
     of products."""
     if not _is_constant(condition):
-        chosen = walker.tensor(condition)
-        rest = shift(walker, scale(walker, chosen, -1.0), 1.0)
+        mask = walker.tensor(condition)
+        rest = inverted(walker, mask)
         parts = [_finite(walker, z) for z in (x, y)]
         return walker.graph.binary(
             "add",
-            walker.graph.binary("mul", chosen, parts[0]),
+            walker.graph.binary("mul", mask, parts[0]),
             walker.graph.binary("mul", rest, parts[1]),
         )
-    for value, other, chosen in ((x, y, condition), (y, x, ~condition)):
+    for value, other, kept in ((x, y, condition), (y, x, ~condition)):
         number = walker.scalar(other) if _is_constant(other) else None
-        if number is not None and number <= HIDDEN and isinstance(value, Value):
-            mask = torch.zeros(chosen.shape).masked_fill(~chosen, number)
+        if number is None or number > HIDDEN or not isinstance(value, Value):
+            continue
+        # A row of which nothing is left has equal scores.
+        if bool(kept.any(-1).all()):
+            mask = torch.zeros(kept.shape).masked_fill(~kept, number)
             return lazy.Masked(value, mask)
     kept = [_mask(walker, value, mask) for value, mask in ((x, condition), (y, ~condition))]
     return add(walker, *kept)

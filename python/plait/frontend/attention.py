@@ -14,7 +14,7 @@ import math
 import torch
 
 from ..errors import NotExpressible
-from .arithmetic import HIDDEN, scale, where
+from .arithmetic import HIDDEN, largest, scale, where
 from .axes import Dim, copy, flat, leaves, make, unify
 from .graph import Graph, Value
 from .lazy import LogWeights, Masked, Weights
@@ -225,7 +225,8 @@ def _without_repeats(x: torch.Tensor) -> torch.Tensor:
 @handles(aten.scaled_dot_product_attention.default)
 def sdpa(walker, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, **named):
     q, k, v = (walker.tensor(x) for x in (q, k, v))
-    by = named.get("scale") or 1.0 / math.sqrt(q.shape[-1])
+    by = named.get("scale")
+    by = 1.0 / math.sqrt(q.shape[-1]) if by is None else by
     if named.get("enable_gqa"):
         k, v = (_share(walker, x, q.shape[-3]) for x in (k, v))
     length = k.shape[-2]
@@ -245,6 +246,7 @@ def sdpa(walker, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, **name
         return attend(walker, q, k, v, by, sight, dropout_p)
     scores = walker.graph.contract(q, k, f"{lead}st,{lead}ut->{lead}su")
     scores = scale(walker, scores, by)
+    seeing = _find_seeing(walker, mask)
     if constant and mask.dtype == torch.bool:
         mask = torch.zeros(mask.shape).masked_fill(~mask, -math.inf)
     if constant and not bool((mask == 0).all()):
@@ -255,7 +257,20 @@ def sdpa(walker, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, **name
         else:
             scores = walker.graph.binary("add", scores, walker.tensor(mask))
     weights = Weights(scores, dropout_p).make(walker)
-    return walker.graph.contract(weights, v, f"{lead}su,{lead}ut->{lead}st")
+    result = walker.graph.contract(weights, v, f"{lead}su,{lead}ut->{lead}st")
+    return result if seeing is None else walker.graph.binary("mul", result, seeing)
+
+
+def _find_seeing(walker, mask) -> Value | None:
+    """1 for queries that see a key; what others get is 0. None: all see one, or it is not
+    known, as of scores that are added."""
+    if isinstance(mask, torch.Tensor):
+        shown = mask if mask.dtype == torch.bool else mask > -math.inf
+        shown = shown.any(-1, keepdim=True)
+        return None if bool(shown.all()) else walker.constant(shown.float())
+    if mask is None or not walker.is_boolean(3, "attn_mask"):
+        return None
+    return largest(walker, mask, -1, True)
 
 
 def _share(walker, x: Value, heads: int) -> Value:

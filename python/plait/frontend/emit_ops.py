@@ -118,7 +118,7 @@ def _letters(op: Op) -> list[dict[Axis, str]]:
 
 def emit_contract(emitter: Emitter, op: Op) -> None:
     letters = _letters(op)
-    orders = [leaves(v.op.order) for v in (*op.operands, op.dims and op.value())]
+    orders = [leaves(v.op.order) for v in (*op.operands, op.value())]
     words = [[m[a] for a in o if a in m] for m, o in zip(letters, orders)]
     operands = []
     for i in (0, 1):

@@ -65,6 +65,13 @@ def find_weights(module: nn.Module) -> list[Weight]:
             raise Error(
                 f"parameter '{name}' is of {tensor.dtype}, expected a float type"
             )
+        if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+            raise Error(
+                f"parameter '{name}' has no shape yet",
+                hint="call the module once, which gives it one",
+            )
+        if not tensor.numel():
+            raise Error(f"parameter '{name}' of shape {list(tensor.shape)} has no elements")
         key = (tensor.data_ptr(), tensor.shape, tensor.stride())
         if tensor.is_meta or not tensor.data_ptr() or _is_repeated(tensor):
             key = id(tensor)

@@ -18,6 +18,8 @@ from .arithmetic import (
     add,
     below,
     div,
+    hardtanh,
+    inverted,
     largest,
     maximum,
     mean,
@@ -25,6 +27,7 @@ from .arithmetic import (
     neg,
     power,
     relu,
+    root,
     scale,
     shift,
     smaller,
@@ -41,10 +44,6 @@ from .layout import wrap
 from .walk import aten, handles
 
 # Comparisons: 1 where they hold, else 0, and no gradient.
-
-
-def _not(walker, x) -> Value:
-    return shift(walker, scale(walker, x, -1.0), 1.0)
 
 
 def _compare(walker, kind: str, x, y) -> Value:
@@ -66,12 +65,12 @@ def less(walker, x, y):
 
 @handles(aten.ge.Scalar, aten.ge.Tensor)
 def at_least(walker, x, y):
-    return _not(walker, less(walker, x, y))
+    return inverted(walker, less(walker, x, y))
 
 
 @handles(aten.le.Scalar, aten.le.Tensor)
 def at_most(walker, x, y):
-    return _not(walker, greater(walker, x, y))
+    return inverted(walker, greater(walker, x, y))
 
 
 @handles(aten.ne.Scalar, aten.ne.Tensor)
@@ -81,17 +80,17 @@ def differs(walker, x, y):
     if isinstance(x, Value) and x.op.kind in ("tokens", "targets") and number is not None:
         attrs = {"ignore": int(number)}
         return walker.graph.add("valid", [x], x.dims, x.op.order, **attrs)
-    return _not(walker, _compare(walker, "equal", x, y))
+    return inverted(walker, _compare(walker, "equal", x, y))
 
 
 @handles(aten.eq.Scalar, aten.eq.Tensor)
 def equals(walker, x, y):
-    return _not(walker, differs(walker, x, y))
+    return inverted(walker, differs(walker, x, y))
 
 
 @handles(aten.logical_not.default, aten.bitwise_not.default)
 def negated(walker, x):
-    return _not(walker, x)
+    return inverted(walker, x)
 
 
 @handles(aten.logical_and.default, aten.bitwise_and.Tensor, aten.__and__.Tensor)
@@ -101,7 +100,7 @@ def both(walker, x, y):
 
 @handles(aten.logical_or.default, aten.bitwise_or.Tensor, aten.__or__.Tensor)
 def either(walker, x, y):
-    return _not(walker, mul(walker, _not(walker, x), _not(walker, y)))
+    return inverted(walker, mul(walker, inverted(walker, x), inverted(walker, y)))
 
 
 @handles(aten.sign.default)
@@ -186,7 +185,7 @@ def cosh(walker, x):
 
 @handles(aten.erfc.default)
 def erfc(walker, x):
-    return _not(walker, walker.graph.unary("erf", walker.tensor(x)))
+    return inverted(walker, walker.graph.unary("erf", walker.tensor(x)))
 
 
 @handles(aten.logaddexp.default)
@@ -221,7 +220,7 @@ def logsumexp(walker, x, dims, keepdim=False):
 def hard_sigmoid(walker, x):
     """min(max(x / 6 + 1 / 2, 0), 1)."""
     line = shift(walker, scale(walker, walker.tensor(x), 1 / 6), 0.5)
-    return smaller(walker, maximum(walker, line, 0.0), 1.0)
+    return hardtanh(walker, line, 0.0, 1.0)
 
 
 @handles(aten.hardswish.default)
@@ -253,8 +252,8 @@ def prelu(walker, x, slope):
     if slope.shape and slope.shape != [1]:
         behind = len(value.dims) - 2 if len(slope.dims) == 1 else 0
         slope = slope.seen([*slope.dims, *[[]] * behind])
-    negative = below(walker, value)
-    positive = walker.graph.binary("sub", value, negative)
+    positive = relu(walker, value)
+    negative = walker.graph.binary("sub", value, positive)
     return walker.graph.binary("add", positive, walker.graph.binary("mul", slope, negative))
 
 
@@ -329,7 +328,7 @@ def variance_of(walker, x, dim=None, unbiased=True, keepdim=False):
 
 @handles(aten.std.dim, aten.std.default)
 def deviation_of(walker, x, dim=None, unbiased=True, keepdim=False):
-    return walker.graph.unary("sqrt", variance_of(walker, x, dim, unbiased, keepdim))
+    return root(walker, variance_of(walker, x, dim, unbiased, keepdim))
 
 
 @handles(aten.var_mean.correction)
@@ -349,7 +348,7 @@ def variance_of_and_mean(walker, x, dim=None, unbiased=True, keepdim=False):
 @handles(aten.std_mean.correction)
 def deviation_and_mean(walker, x, dim=None, correction=1, keepdim=False):
     found, average = variance_and_mean(walker, x, dim, correction, keepdim)
-    return [walker.graph.unary("sqrt", found), average]
+    return [root(walker, found), average]
 
 
 @handles(aten.std_mean.dim, aten.std_mean.default)
@@ -383,21 +382,29 @@ def group_norm(walker, x, groups, weight=None, bias=None, eps=1e-5, *more):
 # Constants in the shape of what is computed.
 
 
-def _filled(number: float):
-    return lambda walker, *arguments, **named: torch.full(walker.shape, number)
+def _filled(walker, number) -> torch.Tensor:
+    """Of the type that PyTorch's has: what is made of it is computed by PyTorch."""
+    kind = walker.node.meta["val"].dtype
+    if kind.is_floating_point:
+        kind = torch.float32
+    return torch.full(walker.shape, number, dtype=kind)
 
 
-for _target in (aten.zeros_like.default, aten.new_zeros.default):
-    handles(_target)(_filled(0.0))
-for _target in (aten.ones_like.default, aten.new_ones.default):
-    handles(_target)(_filled(1.0))
+@handles(aten.zeros_like.default, aten.new_zeros.default)
+def zeros(walker, *arguments, **named):
+    return _filled(walker, 0)
+
+
+@handles(aten.ones_like.default, aten.new_ones.default)
+def ones(walker, *arguments, **named):
+    return _filled(walker, 1)
 
 
 @handles(aten.full_like.default)
 def full_like(walker, x, number, **named):
-    return torch.full(walker.shape, float(number))
+    return _filled(walker, number)
 
 
 @handles(aten.new_full.default)
 def new_full(walker, x, size, number, **named):
-    return torch.full(walker.shape, float(number))
+    return _filled(walker, number)

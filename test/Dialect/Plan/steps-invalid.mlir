@@ -500,6 +500,14 @@ plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
 
 dist.mesh @mesh ["pp", "tp"] = [2, 4]
 plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{is of 'tensor<2xf32>', expected f32, bf16 or i32}}
+  plan.collective all_gather on "tp" of tensor<2xf32> outer 1 middle 1 chunk 4 <slot 1, 0, 16> -> <slot 1, 64, 64>
+}
+
+// -----
+
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
   // expected-error @+1 {{reduces 'i32', expected f32 or bf16}}
   plan.collective all_reduce reduction sum on "tp" of i32 outer 1 middle 1 chunk 4 <slot 1, 0, 16> -> <slot 1, 0, 16>
 }

@@ -152,6 +152,23 @@ class Overlapping(Shared):
         self.second = nn.Parameter(whole[:, HIDDEN - 1 : -1])
 
 
+class Unshaped(Base):
+    def __init__(self):
+        super().__init__()
+        self.lazy = nn.LazyLinear(HIDDEN)
+
+    def inner(self, x):
+        return self.lazy(x)
+
+
+class Empty(Base):
+    """What the loss does not depend on is a parameter, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.nothing = nn.Parameter(torch.zeros(0, HIDDEN))
+
+
 CASES = {
     "sorted": (Sorted, {}, "'aten.sort' has no counterpart"),
     "branches": (Branches, {}, "torch.export cannot trace this"),
@@ -168,5 +185,7 @@ CASES = {
     "largest": (Largest, {"loss": largest}, "the loss is neither a mean over the targets"),
     "rooted": (Rooted, {"loss": rooted}, "the loss is neither a mean over the targets"),
     "shared": (Shared, {}, "'first' and 'second' are two that share memory"),
+    "unshaped": (Unshaped, {}, "parameter 'lazy.weight' has no shape yet"),
+    "empty": (Empty, {}, "parameter 'nothing' of shape [0, 32] has no elements"),
     "overlapping": (Overlapping, {}, "'first' and 'second' are two that share memory"),
 }

@@ -270,3 +270,21 @@ TEST(Compression, KeepsAnErrorOfSums) {
     EXPECT_EQ(keepsSumError(value), states == 2) << text;
   }
 }
+
+/// Matrices that an optimizer updates as a whole are in no rows of packs.
+TEST(Compression, TakesZero0WithMatrices) {
+  TrainingConfiguration configuration;
+  configuration.optimizer = "muon";
+  for (const char *text : {"int8", "topk+feedback", "powersgd:2"}) {
+    ASSERT_TRUE(parse("compress", text, configuration.compress).ok());
+    configuration.zero = 0;
+    EXPECT_TRUE(checkExecutable(configuration).ok());
+    configuration.zero = 1;
+    EXPECT_EQ(checkExecutable(configuration).message(),
+              std::string("compress is ") + text +
+                  ", which takes zero 0 with an optimizer of whole matrices, "
+                  "not 1: ranks divide these in other parts than they send");
+  }
+  configuration.compress = {};
+  EXPECT_TRUE(checkExecutable(configuration).ok());
+}

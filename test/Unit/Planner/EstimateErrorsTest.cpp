@@ -146,3 +146,19 @@ TEST(Estimate, SaysWhatTheWorkIsNotFor) {
   EXPECT_EQ(mismatch.status().message(),
             "the work exchanges tokens around experts, the configuration rows");
 }
+
+// What is sent as factors has no blocks, by which ZeRO 2 would count.
+TEST(Estimate, SaysWhichZeroACompressorTakes) {
+  EstimateSetting setting;
+  setting.configuration.mesh[Axis::DP] = 2;
+  ASSERT_TRUE(parse("compress", "powersgd:2", setting.training.compress).ok());
+  setting.configuration.zero = 1;
+  EXPECT_EQ(setting.message(), "");
+  for (int zero : {2, 3}) {
+    setting.configuration.zero = zero;
+    EXPECT_TRUE(setting.message().starts_with(
+        "compress is powersgd:2, which takes zero 0 or 1, not " +
+        std::to_string(zero)))
+        << setting.message();
+  }
+}

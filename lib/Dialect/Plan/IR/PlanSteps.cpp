@@ -552,6 +552,8 @@ LogicalResult CollectiveOp::verify() {
   if (facts.reduces != getReduction().has_value())
     return emitOpError("is an ")
            << name << (facts.reduces ? " without" : " with") << " a reduction";
+  if (!isFloat(getType()) && !getType().isInteger(32))
+    return emitOpError("is of ") << getType() << ", expected f32, bf16 or i32";
   if (facts.reduces && !isFloat(getType()))
     return emitOpError("reduces ") << getType() << ", expected f32 or bf16";
   // (C5)

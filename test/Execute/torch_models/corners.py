@@ -1,0 +1,72 @@
+# ===- corners.py - Where functions have a corner -*- Python -*---===#
+#
+# Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# ===-----------------------------------------------------------------------===#
+"""Models whose gradients lie where two pieces of a function meet, and others of what
+is rare."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from .custom import HIDDEN, Model, split_heads
+
+
+class Zeros(nn.Module):
+    """Functions where their pieces meet: the layers before them begin as zeros."""
+
+    FUNCTIONS = (
+        F.relu, F.relu6, torch.abs, F.selu, F.softplus, F.hardshrink,
+        lambda x: x.clamp(min=0) - x.clamp(max=0) / 2,
+        lambda x: x.clamp(0, 1) + torch.clamp(x, torch.zeros(HIDDEN), torch.ones(HIDDEN)),
+        lambda x: F.leaky_relu(x, 0.1) + F.elu(x, 1.5) + F.celu(x, 0.5),
+        lambda x: F.hardtanh(x, 0, 1) + F.hardswish(x + 3) / 4,
+        lambda x: F.threshold(x, 0, 0) + F.prelu(x, torch.full((1,), 0.25)),
+        lambda x: torch.maximum(x, torch.zeros(())) + F.relu(x) ** 1.5,
+        lambda x: x + x.norm(dim=-1, keepdim=True) + x.std(-1, keepdim=True),
+        lambda x: x + F.normalize(x, dim=-1) / 9,
+    )  # fmt: skip
+
+    def __init__(self):
+        super().__init__()
+        sizes = (HIDDEN, HIDDEN)
+        self.first = nn.ModuleList([nn.Linear(*sizes) for _ in self.FUNCTIONS])
+        self.second = nn.ModuleList([nn.Linear(*sizes) for _ in self.FUNCTIONS])
+        for layer in self.first:
+            nn.init.zeros_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x):
+        for function, first, second in zip(self.FUNCTIONS, self.first, self.second):
+            x = x + second(function(first(x)))
+        return x
+
+
+class Corners(nn.Module):
+    """Queries that see no key, scores times 0, powers of 0 and of negative numbers,
+    constants of other types, a number that is learned as a product of vectors."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv = nn.Linear(HIDDEN, 3 * HIDDEN)
+        self.size = nn.Parameter(torch.randn(2, HIDDEN) / 9)
+
+    def forward(self, x):
+        q, k, v = (split_heads(part, 4) for part in self.qkv(x).chunk(3, -1))
+        before = torch.ones(x.shape[1], x.shape[1]).tril(-1).bool()
+        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=before)
+        near = (k[..., 0] > 0.3)[:, :, None, :] & before
+        seen = seen + F.scaled_dot_product_attention(q, k, v, attn_mask=near)
+        seen = seen + F.scaled_dot_product_attention(q, k, v, scale=0.0)
+        seen = seen + (q @ k.mT).masked_fill(~before, -1e4).softmax(-1) @ v
+        x = x + seen.transpose(1, 2).flatten(2) * (self.size[0] @ self.size[1])
+        none = ~torch.ones_like(x, dtype=torch.bool)
+        return (x + x**0 / 9 + torch.tanh(x) ** 17).masked_fill(none, 1.0)
+
+
+MODELS = {
+    "zeros": lambda: Model(Zeros, layers=1),
+    "corners": lambda: Model(Corners, layers=2),
+}

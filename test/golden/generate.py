@@ -421,7 +421,7 @@ CASES = [
     Case("gemma2-small-test", Recipe(), seed=32, config=GEMMA2_SMALL),
     Case("gemma3-small-test", Recipe(), seed=33, config=GEMMA3_SMALL),
     Case("granite-small-test", Recipe(), seed=34, config=GRANITE_SMALL),
-    Case("smollm3-small-test", Recipe(), seed=35, config=SMOLLM3_SMALL),
+    Case("smollm3-small-test", Recipe(), seed=47, config=SMOLLM3_SMALL),
     Case("olmo3-small-test", Recipe(), seed=36, config=OLMO3_SMALL),
     Case("gpt-oss-small-test", Recipe(), seed=26, config=GPT_OSS_SMALL),
     Case("gpt2-small-test", Recipe(), seed=1, config=GPT2_SMALL),

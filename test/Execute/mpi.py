@@ -342,7 +342,7 @@ def signal_cases(suite: Suite) -> None:
 
 def conformance_cases(suite: Suite) -> None:
     # After these MPI is not called any more: each needs processes of its own.
-    ends = ("AbortReleasesEverybody", "WaitingEnds")
+    ends = {"AbortReleasesEverybody": 5, "WaitingEnds": 5, "WaitingForRowsEnds": 3}
 
     def conforms(processes, pattern, ends=False):
         def body():
@@ -371,9 +371,10 @@ def conformance_cases(suite: Suite) -> None:
             f"conformance-{processes}",
             conforms(processes, f"{wanted}-{unwanted}"),
         )
-    for name in ends:
+    for name, ranks in ends.items():
         suite.report.case(
-            f"conformance-{name}", conforms(3, f"*{name}/MpiProcesses5", ends=True)
+            f"conformance-{name}",
+            conforms(3, f"*{name}/MpiProcesses{ranks}", ends=True),
         )
 
 

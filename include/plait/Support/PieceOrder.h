@@ -26,8 +26,8 @@
 
 namespace plait {
 
-/// What a kernel or a matmul takes on a GPU to begin and to end, of which the
-/// rate of a large one says nothing: each piece takes it anew.
+/// Seconds that a kernel or a matmul takes on a GPU to begin and to end, of
+/// which the rate of a large one says nothing: each piece takes it anew.
 inline constexpr double kBeginSeconds = 4e-6;
 
 /// A step of a chain.

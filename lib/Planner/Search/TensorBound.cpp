@@ -79,8 +79,8 @@ static double getLeastSeconds(const Operation &op, const Device &device,
   return bytes / getMemoryRate(device);
 }
 
-/// In a forward pass all is waited for but what is cut into pieces: beside each
-/// other rows may be computed. What hides hides behind work that nothing else
+/// Counts of a forward pass all but what is cut into pieces: beside each other
+/// rows may be computed. What hides hides behind work that nothing else
 /// hides behind, so that all of them together take no longer than the passes.
 /// Of gradients of weights nothing counts: what was gathered before may be
 /// there.

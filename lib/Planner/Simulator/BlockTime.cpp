@@ -197,10 +197,10 @@ void BlockTimer::addCut(PassTime &pass, const Operation &op, const Cut &cut,
   pass.contention += times * (cut.seconds - exposed) * fabric.computeLoss;
 }
 
-/// Of communication over tp its time is no kernel's. Returns what it needs of
-/// `beside`. Collectives of a backward pass count to the input gradient, which
-/// the next stage waits for; those of gradients of weights that are apart to
-/// these.
+/// Adds communication over tp, whose time is no kernel's. Returns what it needs
+/// of `beside`. Collectives of a backward pass count to the input gradient,
+/// which the next stage waits for; those of gradients of weights that are apart
+/// to these.
 double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
                                  double beside) {
   PassTime &pass = op.pass == Pass::Forward || split ? getPass(op) : input;
@@ -211,11 +211,10 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
   if (isGatheredAnew(op))
     pass.gathered += exposed;
   Exchange exchange = makeExchange(op, best, exposed);
-  auto own = chained.find(&op);
-  if (own != chained.end()) {
+  if (const Cut *own = findChained(op)) {
     addCut(gained, op, best, exposed, -1);
-    addCut(gained, op, own->second, own->second.exposed, 1);
-    context.note(makeExchange(op, own->second, own->second.exposed));
+    addCut(gained, op, *own, own->exposed, 1);
+    context.note(makeExchange(op, *own, own->exposed));
     if (context.notes)
       exchanged.push_back(exchange);
   } else if (isGatheredAnew(op) || op.again) {
@@ -469,7 +468,7 @@ bool BlockTimer::canCut(const Operation &op, const Operation *matmul) const {
 /// The passes' sums, each no shorter than the host takes to issue its kernels;
 /// to the input gradient, which comes first, is added what is computed again.
 BlockTime BlockTimer::run() {
-  findChains();
+  takeChains();
   addAll();
   const Framework &framework = context.framework();
   BlockTime time;

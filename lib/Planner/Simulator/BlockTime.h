@@ -27,6 +27,7 @@
 namespace plait::planner {
 
 class BlockTimes;
+struct Chains;
 class PartLists;
 
 /// The notes of an estimate on what is exchanged, made while it computes how
@@ -252,15 +253,33 @@ public:
   Costs getCosts(const Block &block, const Context &context,
                  const std::function<std::vector<Cost>()> &make);
 
+  /// Returns the chains of `block`, of which all kinds of recomputation and of
+  /// schedules ask for the same, too; `make` finds them.
+  std::shared_ptr<const Chains> getChains(const Block &block,
+                                          const Context &context,
+                                          const std::function<Chains()> &make);
+
 private:
+  /// Returns what is known for `key`, or else `make` makes, outside of the
+  /// lock, which takes far less time. Two threads may make the same: the first
+  /// to be entered is used.
+  template <typename Key, typename Value, typename Make>
+  std::shared_ptr<const Value>
+  getKnown(std::map<Key, std::shared_ptr<const Value>> &known, const Key &key,
+           Make make);
+
   using Key = std::tuple<const Work *, int, int, ContextParallel, int64_t, bool,
                          bool, MemoryPlace, bool, Recompute>;
   /// All that costOptions() asks of a configuration.
   using CostsKey =
       std::tuple<const Block *, int, ContextParallel, int64_t, bool>;
+  static CostsKey getCostsKey(const Block &block, const Context &context);
+
   std::mutex mutex; // of what follows
   std::map<Key, Times> known;
   std::map<CostsKey, Costs> knownCosts;
+  std::map<std::pair<CostsKey, bool>, std::shared_ptr<const Chains>>
+      knownChains;
 };
 
 } // namespace plait::planner

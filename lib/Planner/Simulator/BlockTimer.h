@@ -60,6 +60,13 @@ struct Cut {
   Cost more;          // that the matmul takes in pieces
 };
 
+/// Collectives of a forward pass that are cut with all that is around them, and
+/// how the pass differs from one where each is cut by itself, but for these.
+struct Chains {
+  std::map<const Operation *, Cut> cuts;
+  PassTime gained;
+};
+
 /// Adds up how long a backward pass waits for what comes from another place. A
 /// tensor is on its way while those operations compute that read the one before
 /// it, and is waited for where they are done sooner.
@@ -157,8 +164,10 @@ private:
                        double beside);
   bool isLink(const Operation &op) const;
   Cost getPieceCost(const Operation &op, int pieces) const;
-  void cutChain(std::span<const Operation *const> chain);
-  void findChains();
+  void cutChain(std::span<const Operation *const> chain, Chains &chains) const;
+  Chains findChains() const;
+  void takeChains();
+  const Cut *findChained(const Operation &op) const;
   void fetch(const Operation &op, double beside);
   double getClock(bool isWeight) const {
     return split ? (isWeight ? weight : input).busy()
@@ -189,10 +198,9 @@ private:
   PartMarker marker;
   PassTime anew; // of the forward pass, what every backward pass does itself
   PassTime read; // of `forward`, what comes before its last matmul
-  /// Collectives of forward passes that are cut with all that is around them,
-  /// and how these passes differ from those where each is cut by itself, as
-  /// what is computed again is.
-  std::map<const Operation *, Cut> chained;
+  std::shared_ptr<const Chains> chains; // null: the block has none
+  /// Differs from that of `chains` by what collectives take; what is computed
+  /// again gains nothing.
   PassTime gained;
   Fetches fetches[2]; // of a backward pass, or of either half
   double delayed = 0; // weights' gradients so far that are beside no collective

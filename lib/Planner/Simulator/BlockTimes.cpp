@@ -12,6 +12,8 @@
 
 #include "BlockTime.h"
 
+#include "BlockTimer.h"
+
 using namespace plait;
 using namespace plait::planner;
 
@@ -34,8 +36,20 @@ BlockTimes::Times BlockTimes::make(const Context &context, bool split,
   return std::make_shared<const std::vector<BlockTime>>(std::move(times));
 }
 
-/// Made outside of the lock, which takes far less time. Two threads may make
-/// the same ones; the first to be entered are used.
+template <typename Key, typename Value, typename Make>
+std::shared_ptr<const Value>
+BlockTimes::getKnown(std::map<Key, std::shared_ptr<const Value>> &known,
+                     const Key &key, Make make) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (auto found = known.find(key); found != known.end())
+      return found->second;
+  }
+  std::shared_ptr<const Value> made = make();
+  std::lock_guard<std::mutex> lock(mutex);
+  return known.try_emplace(key, std::move(made)).first->second;
+}
+
 BlockTimes::Times BlockTimes::get(const Context &context, bool split,
                                   Recompute kind) {
   const Configuration &configuration = context.configuration;
@@ -45,30 +59,30 @@ BlockTimes::Times BlockTimes::get(const Context &context, bool split,
           configuration.microBatch, context.sendsGradients(),
           context.zero(/*experts=*/false) >= 3,
           configuration.offload.activations, split, kind);
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    if (auto found = known.find(key); found != known.end())
-      return found->second;
-  }
-  Times made = make(context, split, kind);
-  std::lock_guard<std::mutex> lock(mutex);
-  return known.try_emplace(key, std::move(made)).first->second;
+  return getKnown(known, key, [&] { return make(context, split, kind); });
 }
 
-/// Made outside of the lock, as times are.
+BlockTimes::CostsKey BlockTimes::getCostsKey(const Block &block,
+                                             const Context &context) {
+  const Configuration &configuration = context.configuration;
+  return {&block, configuration.mesh[Axis::CP], configuration.contextParallel,
+          configuration.microBatch, context.sendsGradients()};
+}
+
 BlockTimes::Costs
 BlockTimes::getCosts(const Block &block, const Context &context,
                      const std::function<std::vector<Cost>()> &make) {
-  const Configuration &configuration = context.configuration;
-  CostsKey key(&block, configuration.mesh[Axis::CP],
-               configuration.contextParallel, configuration.microBatch,
-               context.sendsGradients());
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    if (auto found = knownCosts.find(key); found != knownCosts.end())
-      return found->second;
-  }
-  auto made = std::make_shared<const std::vector<Cost>>(make());
-  std::lock_guard<std::mutex> lock(mutex);
-  return knownCosts.try_emplace(key, std::move(made)).first->second;
+  return getKnown(knownCosts, getCostsKey(block, context), [&] {
+    return std::make_shared<const std::vector<Cost>>(make());
+  });
+}
+
+/// Chains end where parameters are gathered between two layers.
+std::shared_ptr<const Chains>
+BlockTimes::getChains(const Block &block, const Context &context,
+                      const std::function<Chains()> &make) {
+  std::pair key(getCostsKey(block, context),
+                context.zero(/*experts=*/false) >= 3);
+  return getKnown(knownChains, key,
+                  [&] { return std::make_shared<const Chains>(make()); });
 }

@@ -47,7 +47,8 @@ Cost BlockTimer::getPieceCost(const Operation &op, int pieces) const {
 
 /// Cuts a chain into the pieces that take the least time, where that is less
 /// than with each collective cut by itself.
-void BlockTimer::cutChain(std::span<const Operation *const> chain) {
+void BlockTimer::cutChain(std::span<const Operation *const> chain,
+                          Chains &chains) const {
   auto exchanges = [](const Operation *op) {
     return op->kind == OperationKind::Collective;
   };
@@ -69,9 +70,17 @@ void BlockTimer::cutChain(std::span<const Operation *const> chain) {
     if (!sums && getBlocks() % pieces)
       continue;
     std::vector<ChainLink> links;
-    for (const Operation *op : chain)
-      links.push_back({exchanges(op), getPieceCost(*op, pieces).seconds,
-                       getCost(*op).seconds});
+    double least[2] = {0, 0}; // of either stream
+    for (const Operation *op : chain) {
+      ChainLink link{exchanges(op), getPieceCost(*op, pieces).seconds,
+                     getCost(*op).seconds};
+      least[link.exchanges] +=
+          link.exchanges ? pieces * link.seconds
+                         : std::min(pieces * link.seconds, link.whole);
+      links.push_back(link);
+    }
+    if (std::max(least[0], least[1]) >= best.seconds)
+      continue;
     if (ChainWay way = listWays(links, pieces).front();
         way.seconds < best.seconds)
       best = way;
@@ -83,27 +92,43 @@ void BlockTimer::cutChain(std::span<const Operation *const> chain) {
     if (!exchanges(op)) {
       more += best.pieces * getPieceCost(*op, best.pieces);
       more += -1 * getCost(*op);
-      gained.kernels += best.pieces - 1;
+      chains.gained.kernels += best.pieces - 1;
     }
-  gained.device += more;
+  chains.gained.device += more;
   double exposed = (best.seconds - computed - more.seconds) / count;
   for (const Operation *op : chain)
     if (exchanges(op))
-      chained[op] = {best.pieces,
-                     best.pieces * collectiveSecondsOf(*op, best.pieces),
-                     exposed,
-                     0,
-                     {}};
+      chains.cuts[op] = {best.pieces,
+                         best.pieces * collectiveSecondsOf(*op, best.pieces),
+                         exposed,
+                         0,
+                         {}};
 }
 
-/// What is copied to hosts comes between what would be a chain, and parameters
-/// that are gathered when they are needed between two layers.
-void BlockTimer::findChains() {
+/// Takes none where copies to hosts come between what would be a chain.
+void BlockTimer::takeChains() {
   const Configuration &configuration = context.configuration;
   if (!isLayer || configuration.mesh[Axis::TP] == 1 ||
       !context.training.cutsCollectives(context.cluster.device.isProcessor) ||
       offloadsActivations(configuration.offload))
     return;
+  auto find = [&] { return findChains(); };
+  chains = context.blockTimes
+               ? context.blockTimes->getChains(block, context, find)
+               : std::make_shared<const Chains>(find());
+  gained = chains->gained;
+}
+
+const Cut *BlockTimer::findChained(const Operation &op) const {
+  if (!chains)
+    return nullptr;
+  auto found = chains->cuts.find(&op);
+  return found == chains->cuts.end() ? nullptr : &found->second;
+}
+
+/// Parameters that are gathered when they are needed come between two layers.
+Chains BlockTimer::findChains() const {
+  Chains chains;
   std::vector<const Operation *> ops;
   for (const Operation &op : block.operations)
     if (op.pass == Pass::Forward && !op.again)
@@ -118,7 +143,8 @@ void BlockTimer::findChains() {
     auto last = isApart && begin < next ? next : ops.end();
     auto end =
         std::find_if_not(begin, last, [&](auto *op) { return isLink(*op); });
-    cutChain(std::span<const Operation *const>(begin, end));
+    cutChain(std::span<const Operation *const>(begin, end), chains);
     begin = end == last ? end : end + 1;
   }
+  return chains;
 }

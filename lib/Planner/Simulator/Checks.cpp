@@ -166,7 +166,7 @@ static Status checkOffload(const Context &context) {
   return Status::success();
 }
 
-/// As the compiler compresses sums.
+/// Checks what the compiler does before it compresses sums.
 static Status checkCompression(const Context &context) {
   const Training &training = context.training;
   int zero = context.configuration.zero;

@@ -92,8 +92,8 @@ private:
   OpBuilder builder;
   Units units;
   KnownClusters &known;
-  /// What findReads() has found of values of their own space. Nodes stay where
-  /// they are while it grows.
+  /// Keeps what findReads() has found of values. Its nodes stay where they are
+  /// while it grows.
   std::map<void *, llvm::SetVector<Value>> readsOf;
 };
 

@@ -104,8 +104,11 @@ PartMarks PartMarker::take() {
   fillReads(forward);
   fillReads(std::views::reverse(backward));
   fillMade();
-  PartMarks marks;
   auto count = uint32_t(forward.size());
+  PartMarks marks;
+  // A search keeps those of many thousand blocks.
+  marks.forward.reserve(2 * count + 1);
+  marks.input.reserve((split ? 2 : 3) * count + 1);
   for (uint32_t part = 0; part < count; ++part) {
     marks.forward.push_back({forward[part].read, What::Read, part});
     marks.forward.push_back({forward[part].used, What::Used, part});

@@ -155,8 +155,8 @@ def picked(suite: Suite) -> str:
     compiled for them, it fits; on processors it trains as without."""
     cluster = suite.folder / "small.json"
     words = ("--seq", 64, "--global-batch", 8, "--zero", 0, "--mesh", "pp=2,dp=1,tp=1")
-    for megabytes in range(46, 36, -2):  # 34 of them for matmuls
-        device = {"memoryBytes": megabytes * 1e6, "reservedBytes": 0}
+    for half_megabytes in range(84, 74, -1):  # 68 of them for matmuls
+        device = {"memoryBytes": half_megabytes * 5e5, "reservedBytes": 0}
         cluster.write_text(
             json.dumps({"extends": "h100", "name": "small", "device": device})
         )

@@ -513,13 +513,8 @@ def SplitCollectivesPass : Pass<"plan-split-collectives", "::mlir::ModuleOp"> {
 
     A matmul is cut where it makes, or reads row by row, all that is exchanged, and no
     piece uses bytes of another. A scatter or gather is cut between its outer blocks,
-    which are the rounds in which the sequence is dealt out, and the sequences.
-
-    In a forward pass for a GPU all steps that follow on each other and go row by row,
-    kernels among them, are cut together where that takes less time: between two
-    attentions a piece need not wait for another one. Pieces begin in the order
-    that takes the least time of those in which none changes places with a step that
-    uses what it writes.
+    rounds of the sequence and sequences. Between two attentions of a forward pass for a
+    GPU all steps that go row by row are cut together where that is faster.
 
     Phase `steps`; reads `tp_comm_overlap`, the target and the cluster.
 

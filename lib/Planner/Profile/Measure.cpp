@@ -14,6 +14,8 @@
 
 #include "Measure.h"
 
+#include "Companions.h"
+
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Analysis/KernelTraffic.h"
 #include "plait/Dialect/NN/IR/NN.h"
@@ -189,51 +191,6 @@ Measurer::makeCollective(dist::CollectiveOpInterface op) const {
   }
   result.collectivePerSequence = share * double(op.countElements());
   return result;
-}
-
-/// The rows that come back to a rank from itself. They are sent nowhere, but
-/// copied like others; a sum is made of what lies where it is.
-static std::optional<planner::Operation>
-makeOwnCopy(Operation *op, const planner::Operation &collective) {
-  auto combine = dyn_cast<dist::CombineOp>(op);
-  if (!combine)
-    return std::nullopt;
-  planner::Operation copy;
-  copy.kind = OperationKind::Kernel;
-  copy.name = collective.name;
-  copy.pass = collective.pass;
-  copy.again = collective.again;
-  double members = countElements(combine.getInput().getType()) /
-                   countElements(combine.getType());
-  copy.elementsPerSequence = 2 * collective.collectivePerSequence / members;
-  return copy;
-}
-
-/// The rows of other ranks' experts among those of a grouped matmul, which are
-/// zeros in its result.
-static std::optional<planner::Operation>
-makeZeros(Operation *op, const planner::Operation &matmul) {
-  auto grouped = dyn_cast<nn::GroupedMatmulOp>(op);
-  if (!grouped || grouped.makesMatrices())
-    return std::nullopt;
-  double others = countElements(grouped.getType()) -
-                  double(matmul.batch) * double(matmul.m) * double(matmul.n);
-  if (others <= 0)
-    return std::nullopt;
-  planner::Operation zeros;
-  zeros.kind = OperationKind::Kernel;
-  zeros.name = matmul.name;
-  zeros.pass = matmul.pass;
-  zeros.again = matmul.again;
-  zeros.elementsPerSequence = others;
-  return zeros;
-}
-
-/// Makes what comes with `operation`, which `op` is: a copy, or zeros.
-static std::optional<planner::Operation>
-makeCompanion(Operation *op, const planner::Operation &operation) {
-  std::optional<planner::Operation> copy = makeOwnCopy(op, operation);
-  return copy ? copy : makeZeros(op, operation);
 }
 
 /// The operation that `op` is, or none: reads and stores are part of others.

@@ -14,6 +14,7 @@
 
 #include "plait/Runtime/Communicator.h"
 
+#include "ArenaMemory.h"
 #include "OrderedCommunicator.h"
 #include "TestPlan.h"
 #include "TestedBackends.h"
@@ -29,47 +30,9 @@
 
 using namespace plait;
 using namespace plait::runtime;
+using namespace plait::test;
 
 namespace {
-
-constexpr uint64_t arenaBytes = 1 << 23;
-
-/// The arena of a rank, handed out from its beginning.
-class Memory {
-public:
-  explicit Memory(Device &device) : device(device) {}
-
-  template <typename T> std::span<std::byte> put(const std::vector<T> &values) {
-    std::span<std::byte> place(device.arena() + used,
-                               values.size() * sizeof(T));
-    used += (place.size() + 255) / 256 * 256;
-    EXPECT_LE(used, arenaBytes);
-    set(place, values);
-    return place;
-  }
-  template <typename T>
-  void set(std::span<std::byte> place, const std::vector<T> &values) {
-    Status status = device.write(place.data() - device.arena(),
-                                 std::as_bytes(std::span(values)));
-    EXPECT_TRUE(status.ok()) << status.message();
-  }
-  std::span<std::byte> room(int64_t floats) {
-    return put(std::vector<float>(floats, -1));
-  }
-
-  template <typename T = float>
-  std::vector<T> get(std::span<const std::byte> place) {
-    std::vector<T> values(place.size() / sizeof(T));
-    Status status = device.read(place.data() - device.arena(),
-                                std::as_writable_bytes(std::span(values)));
-    EXPECT_TRUE(status.ok()) << status.message();
-    return values;
-  }
-
-private:
-  Device &device;
-  uint64_t used = 0;
-};
 
 class CommunicatorTest
     : public ::testing::TestWithParam<std::tuple<TestedBackend, uint32_t>> {

@@ -13,7 +13,6 @@
 
 #include "plait/Configuration/Compressors.h"
 
-#include "plait/Configuration/CompressedMatrices.h"
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Configuration.h"
 

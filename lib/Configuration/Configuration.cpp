@@ -20,7 +20,6 @@
 
 #include "FailParsing.h"
 
-#include "plait/Configuration/CompressedMatrices.h"
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Schedule/Generators.h"

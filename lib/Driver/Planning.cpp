@@ -20,7 +20,6 @@
 
 #include "ModelState.h"
 #include "TargetSettings.h"
-#include "plait/Configuration/CompressedMatrices.h"
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Mixing.h"
 #include "plait/Configuration/Optimizers.h"

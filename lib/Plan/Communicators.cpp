@@ -44,7 +44,8 @@ RowStaging plan::stageRows(int64_t rows, uint64_t rowBytes, int64_t members,
                            int64_t choices) {
   double even = getRowShare(members, choices) * double(rows);
   RowStaging staging;
-  staging.rows = std::clamp<int64_t>(int64_t(std::ceil(1.25 * even)), 1, rows);
+  staging.rows =
+      std::clamp<int64_t>(int64_t(std::ceil(kStagedRows * even)), 1, rows);
   // Lists behind it begin where 16 bytes may be copied at once.
   staging.packed = (uint64_t(members * staging.rows) * rowBytes + 15) / 16 * 16;
   staging.lists = uint64_t(2 * members * rows) * sizeof(int32_t);

@@ -62,6 +62,9 @@ bool keepsSumError(const Compression &compression);
 int getMostZero(const Compression &compression);
 /// Fails where a compression, which may be off, does not take a stage of ZeRO.
 Status checkZero(const Compression &compression, int zero);
+/// Fails likewise beside an optimizer of whole matrices, as Muon is: ranks
+/// divide these by dimensions, not by the rows of packs that they send.
+Status checkZeroOfMatrices(const Compression &compression, int zero);
 /// Names what is kept of a parameter.
 std::span<const std::string_view>
 getCompressionStates(const Compression &compression);

@@ -40,6 +40,10 @@ std::vector<uint32_t> batchGathers(const RankGrid &mesh, uint32_t rank,
 /// Whether ranks exchange rows of experts in some step.
 bool exchangesRows(const fb::Plan &plan);
 
+/// The rows that a backend stages for each that even routing sends: what a pair
+/// has beyond that it sends in further rounds.
+inline constexpr double kStagedRows = 1.25;
+
 /// How a backend stages rows of experts whose library wants to know how many
 /// are sent.
 struct RowStaging {
@@ -51,8 +55,7 @@ struct RowStaging {
   uint64_t bytes() const { return 2 * packed + lists + counts; }
 };
 
-/// Stages a quarter more than even routing sends of blocks of `rows` rows: what
-/// a pair has beyond that it sends in further rounds.
+/// Stages what members send each other of blocks of `rows` rows.
 RowStaging stageRows(int64_t rows, uint64_t rowBytes, int64_t members,
                      int64_t choices);
 

@@ -15,7 +15,6 @@
 
 #include "Checks.h"
 
-#include "plait/Configuration/CompressedMatrices.h"
 #include "plait/Configuration/CompressionFacts.h"
 
 #include <algorithm>

@@ -7,6 +7,7 @@
 
 #include "Simulator/Communicators.h"
 
+#include "plait/Plan/Communicators.h"
 #include "plait/Schedule/Generators.h"
 
 #include <algorithm>
@@ -37,15 +38,17 @@ planner::countCommunicators(const Configuration &configuration, bool ties) {
 }
 
 /// Returns the bytes that rows of experts are packed into on their way out and
-/// in: a quarter more than even routing moves, as plan::stageRows() has it, but
-/// for its lists.
+/// in, as plan::stageRows() has it, but for its lists.
 static double getStagedBytes(const Context &context) {
+  if (context.work.expertExchange != ExpertExchange::Rows)
+    return 0;
   double most = 0;
   for (const Block &block : context.work.blocks)
     for (const Operation &op : block.operations)
       if (op.movesRows)
         most = std::max(most, op.collectiveElements(context.sequences()));
-  return 2 * 1.25 * most * elementBytes(context.training.precision);
+  return 2 * plan::kStagedRows * most *
+         elementBytes(context.training.precision);
 }
 
 double planner::getUnreservedBytes(const Context &context) {

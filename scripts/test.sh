@@ -250,6 +250,7 @@ ours offload offload "${covering[@]}"
 ours elastic elastic "${elastic[@]}"
 ours growth growth
 torch documents documents "${covering[@]}"
+torch target-weights target_weights "${covering[@]}"
 ours capi capi
 ours errors errors
 run export "${counts[@]}" \

@@ -117,6 +117,7 @@ Result<ModelOptions> capi::readModelOptions(const char *path,
   PLAIT_RETURN_IF_ERROR(
       read(text, {{"dropout", setText(dropout)},
                   {"document-mask", setTruth(options.documentMask)},
+                  {"target-weights", setTruth(options.targetWeights)},
                   {"no-decay", setList(options.noDecay)},
                   {"freeze", setList(options.frozen)},
                   {"lr-factor", setList(options.rateFactors)},

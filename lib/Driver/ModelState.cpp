@@ -112,6 +112,7 @@ LogicalResult ModelState::edit(ModuleOp module) {
   ModelEdits edits;
   edits.removesDropout = !options.dropout;
   edits.insertsDocumentMask = options.documentMask;
+  edits.weighsTargets = options.targetWeights;
   edits.withoutDecay = options.noDecay;
   edits.frozen = options.frozen;
   edits.rateFactors = options.rateFactors;

@@ -34,6 +34,7 @@ from .errors import (
     ProofError,
     Warning,  # noqa: A004 F401 plait.Warning
 )
+from .labels import pack
 from .models import Cluster, Model, cluster, model
 from .plans import Plan, compile, load  # noqa: A004 F401 plait.compile
 from .rows import write_rows
@@ -75,6 +76,7 @@ __all__ = [
     "load_weights",
     "model",
     "no_weights",
+    "pack",
     "plan",
     "train",
     "write_rows",

@@ -101,7 +101,7 @@ def model(
     dialect, or a configuration as a dictionary or as transformers has it.
 
     Options are those of plaitc that change a model, or how it is split: `dropout`,
-    `document_mask`, `no_decay`, `freeze`, `lr_factor`, `balance`, `ignore_field`,
+    `document_mask`, `target_weights`, `no_decay`, `freeze`, `lr_factor`, `balance`, `ignore_field`,
     `shard`, `expert_chunks`."""
     options.check_names(given, options.ModelOptions, "plait.model")
     if isinstance(source, Mapping):

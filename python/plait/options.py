@@ -33,6 +33,7 @@ class ModelOptions(TypedDict, total=False):
 
     dropout: str
     document_mask: bool
+    target_weights: bool
     expert_chunks: int
     no_decay: Texts
     freeze: Texts

@@ -21,7 +21,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from . import options
+from . import labels, options
 from .errors import CallError, OptionError, kind_of
 
 ORDERS = ("given", "shuffled")
@@ -195,6 +195,8 @@ class Shape:
 
     def _read_columns(self, block: Any, what: str, column: str | None) -> list[bytes]:
         names = [own.name for own in self.floats]
+        if labels.WEIGHTS in names and labels.has_labels(block):
+            block, column = labels.weigh(block, self.width, column, what), None
         if not isinstance(block, Mapping):
             raise CallError(
                 f"{what} is {kind_of(block)}, expected a mapping with {', '.join(names)}: "

@@ -35,7 +35,8 @@ static const std::set<std::string> usual = {
 static const std::map<std::string, std::set<std::string>> groups = {
     {"What is trained",
      {"global-batch", "seq", "optimizer", "optimizer-of", "no-decay", "freeze",
-      "lr-factor", "balance", "dropout", "document-mask", "ignore-field"}},
+      "lr-factor", "balance", "dropout", "document-mask", "target-weights",
+      "ignore-field"}},
     {"What runs it",
      {"precision", "reduce-precision", "compress", "outer", "attention",
       "epilogues", "tp-comm-overlap", "loss-chunks", "deterministic", "backend",

@@ -65,8 +65,8 @@ static Status applyEmit(const CLI::App &app, Request &request) {
     return program.status();
   for (const char *other :
        {"--compile-to", "--dump-phases-to", "--also", "--predict",
-        "--schedule-file", "--shard", "--document-mask", "--no-decay",
-        "--freeze", "--lr-factor", "--optimizer-of", "--balance"})
+        "--schedule-file", "--shard", "--document-mask", "--target-weights",
+        "--no-decay", "--freeze", "--lr-factor", "--optimizer-of", "--balance"})
     if (app.count(other))
       return fail("--emit excludes ", other);
   if (request.output.empty())

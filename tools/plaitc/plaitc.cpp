@@ -178,6 +178,10 @@ static void addModelOptions(CLI::App &app, Request &request,
       "--document-mask", options.documentMask,
       "keep attention within documents; plait-run --document-end says\n"
       "where they end");
+  app.add_flag(
+      "--target-weights", options.targetWeights,
+      "each target counts by a number of the data, as 0 or 1 of a mask\n"
+      "of the loss");
   auto addList = [&app](const char *name, std::vector<std::string> &list) {
     return app.add_option(name, list)
         ->expected(1)

@@ -72,6 +72,9 @@ struct ModelOptions {
   /// Whether every attention of the model looks back no further than to where
   /// the document of its token begins.
   bool documentMask = false;
+  /// Whether each target counts by a number that comes with the data, in the
+  /// place of 1.
+  bool targetWeights = false;
   /// Parameters to which weight decay does not apply, whatever the model says:
   /// names, `*` matching anything.
   std::vector<std::string> noDecay = {};

@@ -172,7 +172,7 @@ inline constexpr std::pair<std::string_view, std::string_view> ownOptions[] = {
     {"plaitc",
      "mesh cluster global-batch micro-batch seq schedule chunks recompute zero "
      "offload precision attention optimizer optimizer-of dropout "
-     "document-mask no-decay freeze lr-factor balance "
+     "document-mask target-weights no-decay freeze lr-factor balance "
      "backend explain why-not report compare train-tokens price pin "
      "predict no-reference"},
     {"plait-data", "tokenizer field lines eos workers"}};

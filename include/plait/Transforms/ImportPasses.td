@@ -68,6 +68,39 @@ def InsertDocumentMaskPass : Pass<"nn-insert-document-mask", "::mlir::ModuleOp">
   }];
 }
 
+def WeighTargetsPass : Pass<"nn-weigh-targets", "::mlir::ModuleOp"> {
+  let summary = "Multiply the loss of each target by a weight";
+  let description = [{
+    Gives `@loss` a float input `target_weights`, a number of each position, by
+    which each `nn.softmax_cross_entropy` multiplies the loss of its target, and the
+    1 that it counts it as: the loss of a step is the mean of all its targets by
+    weight. Fails where there is no cross-entropy, where the second result of `@loss`
+    is not the count of one, where there is an input of that name, and behind phase
+    import.
+
+    Phase `import`, where plaitc is given `target-weights`; reads nothing of the
+    configuration.
+
+    Example:
+    ```mlir
+    func.func @loss(%tokens: tensor<2x8xi32>, %targets: tensor<2x8xi32>, %x: tensor<2x8x16xf32>) -> (tensor<f32>, tensor<f32>) {
+      %loss, %count = nn.softmax_cross_entropy %x, %targets ignore -100 : (tensor<2x8x16xf32>, tensor<2x8xi32>) -> (tensor<f32>, tensor<f32>)
+      return %loss, %count : tensor<f32>, tensor<f32>
+    }
+    ```
+    becomes
+    ```mlir
+      %8 = nn.sub %7, %6 : tensor<2x8xf32>
+      %9 = nn.valid %arg1 ignore -100 : tensor<2x8xi32> -> tensor<2x8xf32>
+      %10 = nn.mul %9, %arg3 : tensor<2x8xf32>
+      %11 = nn.mul %8, %10 : tensor<2x8xf32>
+      %12 = nn.reduce sum %11 dims [0, 1] : tensor<2x8xf32> -> tensor<f32>
+      %13 = nn.reduce sum %10 dims [0, 1] : tensor<2x8xf32> -> tensor<f32>
+      return %12, %13 : tensor<f32>, tensor<f32>
+    ```
+  }];
+}
+
 def InsertBalancePass : Pass<"nn-insert-balance", "::mlir::ModuleOp"> {
   let summary = "Balance the experts of routers";
   let description = [{

@@ -31,6 +31,7 @@ namespace plait {
 struct ModelEdits {
   bool removesDropout = false;
   bool insertsDocumentMask = false;
+  bool weighsTargets = false;
   std::vector<std::string> withoutDecay; // names of parameters, as patterns
   std::vector<std::string> frozen;       // likewise
   std::vector<std::string> rateFactors;  // such a pattern and "=0.1"

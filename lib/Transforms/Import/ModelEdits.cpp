@@ -24,6 +24,8 @@ void plait::buildModelEdits(OpPassManager &manager, const ModelEdits &edits) {
     manager.addPass(createRemoveDropoutPass());
   if (edits.insertsDocumentMask)
     manager.addPass(createInsertDocumentMaskPass());
+  if (edits.weighsTargets)
+    manager.addPass(createWeighTargetsPass());
   if (!edits.withoutDecay.empty())
     manager.addPass(createRemoveDecayPass({SmallVector<std::string>(
         edits.withoutDecay.begin(), edits.withoutDecay.end())}));

@@ -42,9 +42,15 @@ def cut(tokens: list[int], steps: int, batch: int, sequence: int) -> list:
     ]
 
 
-def train(weights: dict, batches: list, forward) -> list[dict]:
+def measure(logits, targets, step: int) -> torch.Tensor:
+    """The mean over all targets."""
+    return torch.nn.functional.cross_entropy(logits, targets)
+
+
+def train(weights: dict, batches: list, forward, measure=measure) -> list[dict]:
     """Loss and gradient norm of each step, where `forward(weights, step, tokens)`
-    gives the logits. Steps are counted from 1."""
+    gives the logits, and `measure(logits, targets, step)` the loss of them and the
+    targets, row by row. Steps are counted from 1."""
     weights = {
         name: tensor.double().requires_grad_() for name, tensor in weights.items()
     }
@@ -61,9 +67,7 @@ def train(weights: dict, batches: list, forward) -> list[dict]:
     steps = []
     for step, rows in enumerate(batches, 1):
         logits = forward(weights, step, rows[:, :-1])
-        loss = torch.nn.functional.cross_entropy(
-            logits.flatten(0, 1), rows[:, 1:].flatten()
-        )
+        loss = measure(logits.flatten(0, 1), rows[:, 1:].flatten(), step)
         update.zero_grad()
         loss.backward()
         squares = [w.grad.square().sum().item() for w in weights.values()]

@@ -72,10 +72,14 @@ BlockArgument nn::findInput(FunctionOpInterface loss, InputKind kind) {
   return inputs.empty() ? BlockArgument() : inputs.front();
 }
 
-DictionaryAttr nn::getInputAttributes(MLIRContext *context, InputKind kind) {
+DictionaryAttr nn::getInputAttributes(MLIRContext *context, InputKind kind,
+                                      StringRef name) {
   Builder builder(context);
+  const InputFacts &facts = kFacts[int(kind)];
+  Attribute value = facts.isNamed ? Attribute(builder.getStringAttr(name))
+                                  : Attribute(builder.getUnitAttr());
   return builder.getDictionaryAttr(
-      builder.getNamedAttr(kFacts[int(kind)].attribute, builder.getUnitAttr()));
+      builder.getNamedAttr(facts.attribute, value));
 }
 
 SmallVector<BlockArgument> nn::getFloatInputs(FunctionOpInterface loss) {
@@ -94,6 +98,10 @@ int64_t nn::countTokenDims(BlockArgument argument) {
 static StringAttr getName(BlockArgument argument, const InputFacts &facts) {
   return getLoss(argument).getArgAttrOfType<StringAttr>(argument.getArgNumber(),
                                                         facts.attribute);
+}
+
+StringRef nn::getInputName(BlockArgument input) {
+  return getName(input, *findInputFacts(input)).getValue();
 }
 
 void nn::listInputAttributes(InFlightDiagnostic &error) {

@@ -16,7 +16,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Dialect/NN/IR/NNBuilder.h"
+#include "plait/Dialect/NN/IR/CrossEntropy.h"
 
 #include <cmath>
 
@@ -36,24 +36,30 @@ bool SoftmaxCrossEntropyOp::decomposesEarly() { return true; }
 
 /// -log softmax(x)[t] = log Σ exp(x - m) + m - x[t], with m = max x as a
 /// constant shift: its gradient cancels exactly.
-Values SoftmaxCrossEntropyOp::decompose(OpBuilder &builder) {
-  NNBuilder nn(builder, getLoc());
-  Value x = nn.widen(getLogits());
-  int64_t last = getLogits().getType().getRank() - 1;
+CrossEntropies nn::buildCrossEntropies(NNBuilder &nn,
+                                       SoftmaxCrossEntropyOp entropy) {
+  Value x = nn.widen(entropy.getLogits());
+  int64_t last = entropy.getLogits().getType().getRank() - 1;
   Value top = nn.reduce(x, {last}, ReduceKind::Max);
   Value shift = nn.unary<StopGradientOp>(top);
   Value centred = nn.sub(x, nn.broadcastRows(shift, x));
   Value normaliser = nn.sumRows(nn.exp(centred));
   // One element of each row and zeros: a rank that has another part of the
   // vocabulary adds nothing, and the sum over ranks is the picked one.
-  Value picked = PickOp::create(builder, getLoc(), x.getType(), centred,
-                                getTargets(), BeginAttr());
+  Value picked = PickOp::create(nn.builder, nn.loc, x.getType(), centred,
+                                entropy.getTargets(), BeginAttr());
   Value target = nn.sumRows(picked);
   Value losses = nn.sub(nn.unary<LogOp>(normaliser), target);
-  // Ignored targets count neither in the loss nor in the number that it is
-  // divided by.
-  Value valid = ValidOp::create(builder, getLoc(), losses.getType(),
-                                getTargets(), getIgnoreAttr());
+  Value valid = ValidOp::create(nn.builder, nn.loc, losses.getType(),
+                                entropy.getTargets(), entropy.getIgnoreAttr());
+  return {losses, valid};
+}
+
+/// Ignored targets count neither in the loss nor in the number that it is
+/// divided by.
+Values SoftmaxCrossEntropyOp::decompose(OpBuilder &builder) {
+  NNBuilder nn(builder, getLoc());
+  auto [losses, valid] = buildCrossEntropies(nn, *this);
   Value loss = nn.sumAll(nn.mul(losses, valid));
   Value count = nn.sumAll(valid);
   return {loss, count};

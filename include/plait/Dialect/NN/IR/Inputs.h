@@ -56,10 +56,14 @@ const InputFacts *findInputFacts(mlir::BlockArgument argument);
 /// Returns the first argument of `kind`; null: there is none.
 mlir::BlockArgument findInput(mlir::FunctionOpInterface loss, InputKind kind);
 
-/// Returns an argument's attributes that say that it is of `kind`, which has no
-/// name.
+/// Returns an argument's attributes that say that it is of `kind`, and how it
+/// is called where it is a float input.
 mlir::DictionaryAttr getInputAttributes(mlir::MLIRContext *context,
-                                        InputKind kind);
+                                        InputKind kind,
+                                        llvm::StringRef name = {});
+
+/// Returns the name of a float input.
+llvm::StringRef getInputName(mlir::BlockArgument input);
 
 /// Returns the float inputs of the loss function, in order.
 llvm::SmallVector<mlir::BlockArgument>

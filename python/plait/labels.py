@@ -58,6 +58,22 @@ def has_labels(block: Any) -> bool:
     return isinstance(block, Mapping) and LABELS in block and WEIGHTS not in block
 
 
+def _has_ignored(labels: Any) -> bool:
+    if isinstance(labels, (list, tuple)):
+        return any(map(_has_ignored, labels))
+    found = labels == IGNORED
+    return bool(found.any() if hasattr(found, "any") else found)
+
+
+def check_unused(block: Any, column: str | None, what: str) -> None:
+    """Refuses labels of a plan that learns all tokens, where they say otherwise."""
+    if has_labels(block) and column != LABELS and _has_ignored(block[LABELS]):
+        raise CallError(
+            f"{what} has '{LABELS}' with {IGNORED}, but the plan learns all tokens",
+            hint="plait.model(…, target_weights=True) makes one that does not",
+        )
+
+
 def weigh(block: Mapping, width: int, column: str | None, what: str) -> dict[str, Any]:
     """A block of rows with labels as one with weights. Rows of fewer than `width` tokens
     are filled with token 0, which is no target and which no token before it sees."""

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import os
@@ -50,6 +51,17 @@ class Model:
 
     def _find(self) -> options.PathLike:
         return self._path
+
+    def change(self, given: Mapping[str, Any]) -> Model:
+        """The same model with options, of which this one has none."""
+        if not given or self._options != Model._options:
+            has = "which can be used as it is" if not given else "which has options already"
+            raise ModelError(f"plait.model got a model, {has}")
+        made = copy.copy(self)
+        made.__dict__.pop("native", None)
+        made._options = options.encode(given, _LISTS)
+        _ = made.native
+        return made
 
     @property
     def weights(self) -> pathlib.Path | None:
@@ -98,11 +110,12 @@ def model(
     **given: Unpack[options.ModelOptions],
 ) -> Model:
     """Imports a model: a folder with config.json, that file, a .mlir file in the nn
-    dialect, or a configuration as a dictionary or as transformers has it.
+    dialect, or a configuration as a dictionary or as transformers has it. Of a model, as
+    from_torch gives it, makes one that options change.
 
     Options are those of plaitc that change a model, or how it is split: `dropout`,
-    `document_mask`, `target_weights`, `no_decay`, `freeze`, `lr_factor`, `balance`, `ignore_field`,
-    `shard`, `expert_chunks`."""
+    `document_mask`, `target_weights`, `no_decay`, `freeze`, `lr_factor`, `balance`,
+    `ignore_field`, `shard`, `expert_chunks`."""
     options.check_names(given, options.ModelOptions, "plait.model")
     if isinstance(source, Mapping):
         return ConfiguredModel(source, given)
@@ -113,7 +126,7 @@ def model(
     if hasattr(source, "to_json_string") and hasattr(source, "model_type"):
         return ConfiguredModel(json.loads(source.to_json_string(use_diff=False)), given)
     if isinstance(source, Model):
-        raise ModelError("plait.model got a model, which can be used as it is")
+        return source.change(given)
     hint = "plait.from_torch takes modules" if hasattr(source, "state_dict") else ""
     raise ModelError(
         f"plait.model got {kind_of(source)}, expected a path or a configuration",

@@ -320,6 +320,7 @@ def take_column(item: Any, column: str | None, what: str) -> Any:
             f"{what} has no column '{column}', it has {', '.join(map(str, item))}",
             option="column",
         )
+    labels.check_unused(item, column, what)
     return item[column]
 
 

@@ -16,6 +16,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import random
 import sys
 import tempfile
 import warnings
@@ -359,13 +360,161 @@ def check_floats(suite: Suite) -> str:
         ({**data, "noisy": data["noisy"] / 0}, "expected a finite one"),
     ]
     for given, words in wrong:
-        try:
-            next(plait.train(plan, given, progress=False))
-        except plait.Error as error:
-            require(words in str(error), f"'{error}' does not say '{words}'")
-        else:
-            raise Failure(f"was not refused: {words}")
+        check_refused(words, lambda: next(plait.train(plan, given, progress=False)))
     return f"{len(wrong)} errors"
+
+
+def draw_items(number: int, most: int) -> list[dict]:
+    """Prompts with answers, as data sets for instruction tuning have them."""
+    draw = random.Random(5)
+    items = []
+    for _ in range(number):
+        length = draw.randint(4, most)
+        ids = [draw.randrange(1, VOCABULARY) for _ in range(length)]
+        begin = draw.randrange(1, length)
+        items.append({"input_ids": ids, "labels": [-100] * begin + ids[begin:]})
+    return items
+
+
+def mean_of(module, items) -> float:
+    """By transformers, which shifts labels: the mean over what all items learn."""
+    import torch
+
+    losses, count = 0.0, 0
+    for item in items:
+        ids, labels = (torch.tensor([item[k]]) for k in ("input_ids", "labels"))
+        learned = int((labels[:, 1:] != -100).sum())
+        with torch.no_grad():
+            losses += module(input_ids=ids, labels=labels).loss.item() * learned
+        count += learned
+    return losses / count
+
+
+def check_labels(suite: Suite) -> str:
+    """Items with labels, one a row or packed, have the loss that transformers has of each
+    alone; from a config and from a module, from Python and from a file."""
+    import plait
+
+    module = make_llama().eval()
+    folder = suite.folder / "labelled"
+    module.save_pretrained(folder)
+    weights = folder / "model.safetensors"
+    size = {"mesh": "dp=2,tp=2", "global_batch": 8, "micro_batch": 2, "seq": SEQUENCE}
+    items = draw_items(24, SEQUENCE // 2)
+
+    def losses(model, data, **options):
+        plan = plait.compile(model, **size)
+        run = plait.train(
+            plan, data, weights=weights, lr=0.0, order="given", progress=False, **options
+        )
+        return [step.loss for step in run], plan
+
+    expected = [mean_of(module, items[i : i + 8]) for i in range(0, 24, 8)]
+    imported = plait.model(folder, target_weights=True)
+    traced = plait.model(
+        plait.from_torch(module, batch=2, seq=SEQUENCE), target_weights=True
+    )
+    found, plan = losses(imported, items)
+    path = suite.folder / "labelled.rows"
+    require(plait.write_rows(path, plan, items) == 24, "not 24 rows")
+    padded = suite.torch.nn.utils.rnn.pad_sequence
+    columns = {
+        name: padded(
+            [suite.torch.tensor(item[name]) for item in items],
+            batch_first=True, padding_value=fill,
+        )
+        for name, fill in (("input_ids", 0), ("labels", -100))
+    }  # fmt: skip
+    for name, other in (
+        ("file", losses(imported, None, tokens=path, steps=3)[0]),
+        ("columns", losses(imported, columns)[0]),
+        ("module", losses(traced, items)[0]),
+    ):
+        # Those of the module have sums in another order.
+        off = max(abs(x - y) for x, y in zip(found, other))
+        require(off < 1e-6 and len(other) == 3, f"{name}: {other}, expected {found}")
+    off = max(abs(x - y) for x, y in zip(found, expected))
+    require(len(found) == 3 and off < LOSS, f"{found}, expected {expected}")
+
+    rows = plait.pack(items, SEQUENCE, end=0)
+    require(8 <= len(rows) < 16, f"{len(rows)} rows")
+    kept = sorted(tuple(item["input_ids"]) for item in items)
+    cut = [
+        tuple(part) for row in rows
+        for part in split(row["tokens"].tolist(), 0) if part
+    ]  # fmt: skip
+    require(sorted(cut) == kept, "packing has lost something")
+    masked = plait.model(folder, target_weights=True, document_mask=True)
+    packed, _ = losses(masked, rows[:8], document_end=0)
+    ids = {tuple(item["input_ids"]): item for item in items}
+    first = [
+        ids[tuple(part)] for row in rows[:8]
+        for part in split(row["tokens"].tolist(), 0) if part
+    ]  # fmt: skip
+    apart = abs(packed[0] - mean_of(module, first))
+    require(apart < LOSS, f"packed: {packed}, off by {apart:.2g}")
+    return f"off by {off:.2g}, packed by {apart:.2g}, {len(rows)} rows of 24 items"
+
+
+def split(tokens: list[int], end: int) -> list[list[int]]:
+    parts: list[list[int]] = [[]]
+    for token in tokens:
+        if token == end:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+def check_label_errors(suite: Suite) -> str:
+    """One error that names the item and what is wrong with it."""
+    import plait
+
+    size = {"mesh": "dp=2", "global_batch": 2, "seq": 8}
+    model = ROOT / "examples/models/gpt2-nano"
+    weighed = plait.compile(plait.model(model, target_weights=True), **size)
+    plain = plait.compile(model, **size)
+    good = {"input_ids": [1, 2, 3], "labels": [-100, 2, 3]}
+    wrong = [
+        (weighed, {"labels": [-100, 7, 3]}, None, "label 1 of row 1 of the data is 7"),
+        (weighed, {"labels": [-100, 2]}, None, "has 3 tokens and 2 labels"),
+        (weighed, {"labels": [0.5, 2, 3]}, None, "expected a row of whole numbers"),
+        (weighed, {"input_ids": [[1, 2, 3]]}, None, "is of shape [1, 3]"),
+        (weighed, {}, "ids", "has no column 'ids'"),
+        (weighed, {"input_ids": list(range(10)), "labels": list(range(10))}, None,
+         "has 10 tokens, expected at most 9"),
+        (plain, {}, "input_ids", "but the plan learns all tokens"),
+    ]  # fmt: skip
+    for plan, change, column, words in wrong:
+        data = [good, {**good, **change}]
+        if plan is plain:
+            data = [{k: v * 3 for k, v in good.items()}] * 2
+        check_refused(
+            words,
+            lambda: plait.train(plan, data, column=column, progress=False).complete(),
+        )
+    lonely = {"labels": [1, 2]}
+    for data, options, words in (
+        ([good, [1, 2]], {"seq": 8}, "item 1 of the data is a list"),
+        ([lonely], {"seq": 8}, "neither 'tokens' nor 'input_ids'"),
+        ([good], {"seq": 2, "end": 0}, "item 0 of the data has 4 tokens, expected 1 to 3"),
+        ([good], {"seq": 0}, "seq is 0"),
+        ([{"input_ids": [], "labels": []}], {"seq": 8}, "expected a row of whole numbers"),
+    ):
+        check_refused(words, lambda: plait.pack(data, **options))
+    check_refused("which can be used as it is", lambda: plait.model(plait.model(model)))
+    return f"{len(wrong) + 6} errors"
+
+
+def check_refused(words: str, call) -> None:
+    import plait
+
+    try:
+        call()
+    except plait.Error as error:
+        require(words in str(error), f"'{error}' does not say '{words}'")
+    else:
+        raise Failure(f"was not refused: {words}")
 
 
 def check_callbacks(suite: Suite) -> str:
@@ -433,6 +582,8 @@ def main() -> int:
         report.case("weights", lambda: check_weights(suite))
         report.case("data", lambda: check_data(suite))
         report.case("floats", lambda: check_floats(suite))
+        report.case("labels", lambda: check_labels(suite))
+        report.case("label errors", lambda: check_label_errors(suite))
         report.case("callbacks", lambda: check_callbacks(suite))
         report.case("fields", check_fields)
     return report.finish()

@@ -94,8 +94,8 @@ def WeighTargetsPass : Pass<"nn-weigh-targets", "::mlir::ModuleOp"> {
       %9 = nn.valid %arg1 ignore -100 : tensor<2x8xi32> -> tensor<2x8xf32>
       %10 = nn.mul %9, %arg3 : tensor<2x8xf32>
       %11 = nn.mul %8, %10 : tensor<2x8xf32>
-      %12 = nn.reduce sum %11 dims [0, 1] : tensor<2x8xf32> -> tensor<f32>
-      %13 = nn.reduce sum %10 dims [0, 1] : tensor<2x8xf32> -> tensor<f32>
+      %12 = nn.reduce  sum %11 dims [0, 1] : tensor<2x8xf32> -> tensor<f32>
+      %13 = nn.reduce  sum %10 dims [0, 1] : tensor<2x8xf32> -> tensor<f32>
       return %12, %13 : tensor<f32>, tensor<f32>
     ```
   }];

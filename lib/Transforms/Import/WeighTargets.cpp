@@ -26,7 +26,7 @@ using namespace plait;
 
 static constexpr StringLiteral kWeights = "target_weights";
 
-/// What the loss is divided by has to become a sum of weights.
+/// Checks that the loss is divided by what can become a sum of weights.
 static LogicalResult checkCount(func::FuncOp loss) {
   Operation *end = loss.front().getTerminator();
   Value count = end->getNumOperands() < 2 ? Value() : end->getOperand(1);
@@ -39,7 +39,8 @@ static LogicalResult checkCount(func::FuncOp loss) {
                         "which `target-weights` would put a sum of weights");
 }
 
-/// Weights are of each position of the tokens, and so are targets.
+/// Looks for what weights would have no meaning for: they are of each position
+/// of the targets that `loss` takes.
 static LogicalResult checkModel(func::FuncOp loss) {
   if (loss.getOps<nn::SoftmaxCrossEntropyOp>().empty())
     return loss.emitError("@loss has no nn.softmax_cross_entropy whose targets "

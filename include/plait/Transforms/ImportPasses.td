@@ -90,13 +90,13 @@ def WeighTargetsPass : Pass<"nn-weigh-targets", "::mlir::ModuleOp"> {
     ```
     becomes
     ```mlir
-      %8 = nn.sub %7, %6 : tensor<2x8xf32>
-      %9 = nn.valid %arg1 ignore -100 : tensor<2x8xi32> -> tensor<2x8xf32>
-      %10 = nn.mul %9, %arg3 : tensor<2x8xf32>
-      %11 = nn.mul %8, %10 : tensor<2x8xf32>
-      %12 = nn.reduce  sum %11 dims [0, 1] : tensor<2x8xf32> -> tensor<f32>
-      %13 = nn.reduce  sum %10 dims [0, 1] : tensor<2x8xf32> -> tensor<f32>
-      return %12, %13 : tensor<f32>, tensor<f32>
+      %9 = nn.sub %8, %7 : tensor<2x8xf32>
+      %10 = nn.valid %arg1 ignore -100 : tensor<2x8xi32> -> tensor<2x8xf32>
+      %11 = nn.mul %10, %arg3 : tensor<2x8xf32>
+      %12 = nn.mul %9, %11 : tensor<2x8xf32>
+      %13 = nn.reduce sum %12 dims [0, 1] : tensor<2x8xf32> -> tensor<f32>
+      %14 = nn.reduce sum %11 dims [0, 1] : tensor<2x8xf32> -> tensor<f32>
+      return %13, %14 : tensor<f32>, tensor<f32>
     ```
   }];
 }

@@ -19,12 +19,17 @@
 #include "plait/Support/Status.h"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace plait::plan {
 
 /// The most float inputs of a plan.
 inline constexpr size_t kMostFloatInputs = 16;
+
+/// The name of a float input that has a weight of each target
+/// (nn-weigh-targets).
+inline constexpr std::string_view kTargetWeights = "target_weights";
 
 /// A float input and where its numbers are in a row.
 struct FloatPart {

@@ -325,18 +325,32 @@ Result<Batches> Batches::fromText(const std::string &list,
   return open(list, /*isText=*/true, /*type=*/"", plan);
 }
 
-/// Just one batch: every step is the same samples. Numbers are from -1 to 1.
+/// Draws a number from -1 to 1. Weights are not negative: their sum is what the
+/// loss is divided by.
+static float drawNumber(uint32_t drawn, bool isWeight) {
+  float number = float(int32_t(drawn)) * 0x1p-31F;
+  return isWeight ? std::abs(number) : number;
+}
+
+/// Just one batch: every step is the same samples.
 Result<Batches> Batches::random(uint64_t seed, const fb::Plan &plan) {
   bool hasFloats = plan::length(plan.float_inputs()) > 0;
   uint64_t words = plan::countRowWords(plan), width = plan.sequence() + 1;
   std::vector<uint32_t> tokens(hasFloats
                                    ? plan.global_batch() * words
                                    : plan.global_batch() * plan.sequence() + 1);
+  std::vector<bool> isWeight(words);
+  for (const plan::FloatPart &part : plan::getFloatParts(plan))
+    if (part.name == plan::kTargetWeights)
+      std::fill_n(isWeight.begin() + int64_t(width + part.begin), part.numbers,
+                  true);
   for (uint64_t i = 0; i < tokens.size(); ++i) {
     uint32_t drawn = draw(i, seed)[0];
-    tokens[i] = hasFloats && i % words >= width
-                    ? std::bit_cast<uint32_t>(float(int32_t(drawn)) * 0x1p-31F)
-                    : drawn % plan.vocab_size();
+    uint64_t word = i % words;
+    tokens[i] =
+        hasFloats && word >= width
+            ? std::bit_cast<uint32_t>(drawNumber(drawn, isWeight[word]))
+            : drawn % plan.vocab_size();
   }
   std::vector<TokenFile> sources;
   sources.push_back(TokenFile::fromMemory(

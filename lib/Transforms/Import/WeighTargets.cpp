@@ -13,6 +13,7 @@
 
 #include "plait/Dialect/NN/IR/CrossEntropy.h"
 #include "plait/Dialect/NN/IR/Inputs.h"
+#include "plait/Plan/FloatInputs.h"
 #include "plait/Transforms/ModelEdits.h"
 #include "plait/Transforms/Passes.h"
 
@@ -24,7 +25,7 @@ namespace plait {
 using namespace mlir;
 using namespace plait;
 
-static constexpr StringLiteral kWeights = "target_weights";
+static constexpr StringRef kWeights = plan::kTargetWeights;
 
 /// Checks that the loss is divided by what can become a sum of weights.
 static LogicalResult checkCount(func::FuncOp loss) {

@@ -15,6 +15,7 @@ import pathlib
 import random
 import re
 import shlex
+import struct
 
 from harness import Failure, Tools, write_tokens
 
@@ -59,14 +60,32 @@ class ConfigTrial:
     def write(self, folder: pathlib.Path) -> None:
         text = json.dumps(self.config, indent=2) + "\n"
         (folder / "config.json").write_text(text)
-        if "--document-mask" in self.options:
+        if "--target-weights" in self.options:
+            self.write_rows(folder / "tokens.bin")
+        elif "--document-mask" in self.options:
             write_tokens(folder / "tokens.bin", 5, 2000, DIFFERENT_TOKENS)
 
     def checking(self, folder) -> list[str]:
         """Arguments of plait-run behind the plan."""
-        if "--document-mask" not in self.options:
-            return ["--check"]
-        return ["--check", "--tokens", f"{folder}/tokens.bin", "--document-end", "0"]
+        masked = "--document-mask" in self.options
+        given = masked or "--target-weights" in self.options
+        return [
+            "--check",
+            *(("--tokens", f"{folder}/tokens.bin") if given else ()),
+            *(("--document-end", "0") if masked else ()),
+        ]
+
+    def write_rows(self, path: pathlib.Path) -> None:
+        """Tokens with a loss mask, of which some rows have no target at all."""
+        rng = random.Random(5)
+        size = int(self.options[self.options.index("--seq") + 1])
+        rows = int(self.options[self.options.index("--global-batch") + 1])
+        with path.open("wb") as file:
+            for row in range(rows):
+                tokens = [rng.randrange(DIFFERENT_TOKENS) for _ in range(size + 1)]
+                begin = rng.randint(0, size) if row else 0
+                mask = [float(k >= begin) for k in range(size)]
+                file.write(struct.pack(f"<{size + 1}i{size}f", *tokens, *mask))
 
     def arguments(self, folder) -> list[str]:
         plan = ["-o", f"{folder}/out.plan"]
@@ -151,6 +170,8 @@ def draw_planned(rng: random.Random) -> ConfigTrial:
             options += [name, rng.choice(values)]
     if rng.random() < 0.4:
         options.append("--sequence-parallel")
+    if rng.random() < 0.2:
+        options.append("--target-weights")
     return ConfigTrial(draw_config(rng), options)
 
 
@@ -243,6 +264,8 @@ def draw_combination(rng: random.Random, config: dict) -> ConfigTrial:
         options += draw_balance(rng, config, counts)
     if axes["tp"] > 1:
         options += ["--tp-comm-overlap", rng.choice(("1", "2", "4", "8"))]
+    if rng.random() < 0.2:
+        options.append("--target-weights")
     return ConfigTrial(config, options)
 
 

@@ -197,7 +197,32 @@ class Suite(RunSuite):
         require(off < TOLERANCE["loss"], f"{found}, expected {expected}")
         counted = int(self.weights["mask"][:BATCH].sum())
         require(lines[0]["tokens"] == counted, f"{lines[0]}, expected {counted}")
+        self.check_uneven(run, found[0])
         return f"off by {off:.2g}"
+
+    def check_uneven(self, run: Run, expected: float) -> None:
+        """Held-out steps that count nothing leave the mean as it is; one that is all
+        there is has none."""
+        none = numpy.zeros((BATCH, SEQUENCE), "<f4")
+        tokens, mask = self.tokens[:BATCH], self.weights["mask"][:BATCH]
+        uneven, empty = (self.folder / f"{name}.rows" for name in ("uneven", "empty"))
+        self.write(uneven, numpy.tile(tokens, (2, 1)), numpy.concatenate([none, mask]))
+        self.write(empty, tokens, none)
+        plan = self.compile(run, "--target-weights", "--no-reference")
+        log = self.folder / "uneven.jsonl"
+        log.unlink(missing_ok=True)
+        command = ["plait-run", *self.start(run, plan), "--lr", 0, "--steps", 1]
+        self.tools.run(*command, "--eval-tokens", uneven, "--log", log)
+        text = log.read_text()
+        found = json.loads(text.splitlines()[-1]).get("eval_loss")
+        # nine digits
+        require(found and abs(found / expected - 1) < 1e-7, f"{text}, not {expected}")
+        outcome = self.tools.call(*command, "--eval-tokens", empty)
+        message = "evaluation: its 1 steps count 0 tokens"
+        require(
+            outcome.code == 1 and message in outcome.stderr,
+            f"ended with {outcome.code}: {outcome.stderr}",
+        )
 
     def check_against_reference(self, run: Run) -> str:
         """plait-run --check compares with one rank, which weighs the same."""
@@ -208,14 +233,16 @@ class Suite(RunSuite):
     def check_nothing(self) -> None:
         """A step of which no target counts has no mean: the run ends with a message."""
         run = Run("gpt2", "dp=2")
-        none = numpy.zeros((BATCH, SEQUENCE), "<f4")
-        self.write(self.folder / "none.rows", self.tokens[:BATCH], none)
+        weights = self.weights["mask"][: 2 * BATCH].copy()
+        weights[BATCH:] = 0
+        rows = self.folder / "none.rows"
+        self.write(rows, self.tokens[: 2 * BATCH], weights)
         plan = self.compile(run, "--target-weights", "--no-reference")
-        outcome = self.tools.call(
-            "plait-run", plan, "--tokens", self.folder / "none.rows", "--steps", 1
-        )
+        outcome = self.tools.call("plait-run", plan, "--tokens", rows, "--steps", 2)
+        # Not for a learning rate.
+        message = "step 2: the step counts 0 tokens, and the loss is the mean over them\n"
         require(
-            outcome.code == 1 and "the step counts 0 tokens" in outcome.stderr,
+            outcome.code == 1 and outcome.stderr.endswith(message),
             f"ended with {outcome.code}: {outcome.stderr}",
         )
 

@@ -347,10 +347,9 @@ Result<Batches> Batches::random(uint64_t seed, const fb::Plan &plan) {
   for (uint64_t i = 0; i < tokens.size(); ++i) {
     uint32_t drawn = draw(i, seed)[0];
     uint64_t word = i % words;
-    tokens[i] =
-        hasFloats && word >= width
-            ? std::bit_cast<uint32_t>(drawNumber(drawn, isWeight[word]))
-            : drawn % plan.vocab_size();
+    tokens[i] = hasFloats && word >= width
+                    ? std::bit_cast<uint32_t>(drawNumber(drawn, isWeight[word]))
+                    : drawn % plan.vocab_size();
   }
   std::vector<TokenFile> sources;
   sources.push_back(TokenFile::fromMemory(

@@ -91,11 +91,12 @@ Result<Verdict> Controls::judge(uint64_t step, const StepMetrics &metrics) {
   }
   std::string text = fail("step ", step, ": ", status.message()).message();
   // 2.
-  bool mayGoOn = !isFinite(metrics) && at(metrics, fb::Metric::TokenCount) > 0;
+  bool isCounted = at(metrics, fb::Metric::TokenCount) > 0;
+  bool mayGoOn = !isFinite(metrics) && isCounted;
   if (mayGoOn && options->onNonFinite == NonFinitePolicy::RollBack)
     return Verdict{.rollsBack = true, .warning = text};
   if (!mayGoOn || options->onNonFinite == NonFinitePolicy::Stop)
-    return fail(text, step > 1 ? "; try a lower `lr`" : "");
+    return fail(text, step > 1 && isCounted ? "; try a lower `lr`" : "");
   // 3.
   if (++skippedInARow > mostSkipped)
     return fail(text, ", and ", mostSkipped, " steps before it were skipped");

@@ -86,11 +86,16 @@ Evaluator::run(Executor &executor,
       return fail(metrics.status().code(),
                   "evaluation: ", metrics.status().message());
     double count = at(*metrics, fb::Metric::TokenCount);
+    if (count == 0) // as may be with weights, and the loss is none
+      continue;
     sum += at(*metrics, fb::Metric::Loss) * count;
     tokens += count;
     for (size_t i = 0; i < means.size(); ++i)
       means[i] += (*metrics)[i] * float(count);
   }
+  if (!(tokens > 0))
+    return fail("evaluation: its ", steps, " steps count ", tokens,
+                " tokens, and the loss is the mean over them");
   for (float &mean : means)
     mean /= float(tokens);
   std::chrono::duration<double> seconds = Clock::now() - start;

@@ -116,20 +116,20 @@ Result<ModelOptions> capi::readModelOptions(const char *path,
   std::string dropout = "config";
   PLAIT_RETURN_IF_ERROR(
       read(text, {{"dropout", setText(dropout)},
-                  {"document-mask", setTruth(options.documentMask)},
-                  {"target-weights", setTruth(options.targetWeights)},
-                  {"no-decay", setList(options.noDecay)},
-                  {"freeze", setList(options.frozen)},
-                  {"lr-factor", setList(options.rateFactors)},
-                  {"optimizer-of", setList(options.optimizers)},
-                  {"balance", setList(options.balance)},
+                  {"document-mask", setTruth(options.edits.documentMask)},
+                  {"target-weights", setTruth(options.edits.targetWeights)},
+                  {"no-decay", setList(options.edits.noDecay)},
+                  {"freeze", setList(options.edits.frozen)},
+                  {"lr-factor", setList(options.edits.rateFactors)},
+                  {"optimizer-of", setList(options.edits.optimizers)},
+                  {"balance", setList(options.edits.balance)},
                   {"ignore-field", setList(options.ignoredFields)},
                   {"expert-chunks",
                    setCount(options.expertChunks, options.kMostExpertChunks)},
                   {"shard", setList(options.shardings)}}));
   if (dropout != "config" && dropout != "off")
     return refuse("dropout", "is '", dropout, "', expected config or off");
-  options.dropout = dropout == "config";
+  options.edits.dropout = dropout == "config";
   return options;
 }
 

@@ -25,7 +25,7 @@ Result<planner::Emitted> plait::emitChoice(const std::string &name,
       name, {choice.getResult().configuration, input.cluster, input.training,
              choice.getOptions().pins.optimizer.value_or(
                  TrainingConfiguration().optimizer),
-             model.getConfig(), model.get().options.dropout});
+             model.getConfig(), model.get().options.edits.dropout});
 }
 
 Result<planner::GivenJob> plait::readJob(const planner::Program &program,

@@ -109,19 +109,10 @@ std::unique_ptr<ModelSource> ModelState::getUndecided() {
 
 /// With the defaults IR of any phase passes through.
 LogicalResult ModelState::edit(ModuleOp module) {
-  ModelEdits edits;
-  edits.removesDropout = !options.dropout;
-  edits.insertsDocumentMask = options.documentMask;
-  edits.weighsTargets = options.targetWeights;
-  edits.withoutDecay = options.noDecay;
-  edits.frozen = options.frozen;
-  edits.rateFactors = options.rateFactors;
-  edits.optimizers = options.optimizers;
-  edits.balance = options.balance;
   PassManager manager(&context);
   // The next phase verifies.
   manager.enableVerifier(false);
-  buildModelEdits(manager, edits);
+  buildModelEdits(manager, options.edits);
   return manager.run(module);
 }
 

@@ -169,17 +169,17 @@ static void addModelOptions(CLI::App &app, Request &request,
   app.add_option_function<std::string>(
          "--dropout",
          [&options](const std::string &text) {
-           options.dropout = text == "config";
+           options.edits.dropout = text == "config";
          },
          "config: what the model says; or off")
       ->check(CLI::IsMember({"config", "off"}))
       ->default_str("config");
   app.add_flag(
-      "--document-mask", options.documentMask,
+      "--document-mask", options.edits.documentMask,
       "keep attention within documents; plait-run --document-end says\n"
       "where they end");
   app.add_flag(
-      "--target-weights", options.targetWeights,
+      "--target-weights", options.edits.targetWeights,
       "each target counts by a number of the data, as 0 or 1 of a mask\n"
       "of the loss");
   auto addList = [&app](const char *name, std::vector<std::string> &list) {
@@ -188,19 +188,19 @@ static void addModelOptions(CLI::App &app, Request &request,
         ->allow_extra_args(false)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   };
-  addList("--no-decay", options.noDecay)
+  addList("--no-decay", options.edits.noDecay)
       ->type_name("PARAMETER")
       ->description("without weight decay, * matches; may repeat");
-  addList("--freeze", options.frozen)
+  addList("--freeze", options.edits.frozen)
       ->type_name("PARAMETER")
       ->description("not trained, * matches; may repeat");
-  addList("--lr-factor", options.rateFactors)
+  addList("--lr-factor", options.edits.rateFactors)
       ->type_name("PARAMETER=FACTOR")
       ->description("multiply its learning rate, * matches; may repeat");
-  addList("--optimizer-of", options.optimizers)
+  addList("--optimizer-of", options.edits.optimizers)
       ->type_name("PARAMETER=OPTIMIZER")
       ->description("updated by another one, * matches; may repeat");
-  addList("--balance", options.balance)
+  addList("--balance", options.edits.balance)
       ->type_name("KIND=NUMBER")
       ->description(
           "of experts: bias=RATE, sequence=FACTOR, z=FACTOR, or load,\n"

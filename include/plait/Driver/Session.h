@@ -34,6 +34,7 @@
 #include "plait/Plan/Files.h"
 #include "plait/Planner/Report.h"
 #include "plait/Support/Reporter.h"
+#include "plait/Transforms/ModelEdits.h"
 
 #include <cstdint>
 #include <functional>
@@ -67,27 +68,7 @@ struct ModelOptions {
   /// Fields of the model's config that are unknown and change no arithmetic, as
   /// ImportOptions has them.
   std::vector<std::string> ignoredFields = {};
-  /// Whether the model's dropout stays in.
-  bool dropout = true;
-  /// Whether every attention of the model looks back no further than to where
-  /// the document of its token begins.
-  bool documentMask = false;
-  /// Whether each target counts by a number that comes with the data, in the
-  /// place of 1.
-  bool targetWeights = false;
-  /// Parameters to which weight decay does not apply, whatever the model says:
-  /// names, `*` matching anything.
-  std::vector<std::string> noDecay = {};
-  /// Parameters that stay as they are loaded, by such names.
-  std::vector<std::string> frozen = {};
-  /// Parameters whose learning rate is multiplied, "NAME=FACTOR" with a name as
-  /// those above; of several that match, the last one counts.
-  std::vector<std::string> rateFactors = {};
-  /// Parameters with an optimizer of their own, "NAME=OPTIMIZER", likewise.
-  std::vector<std::string> optimizers = {};
-  /// Names what balances the experts of routers, each KIND=NUMBER as
-  /// nn-insert-balance has it.
-  std::vector<std::string> balance = {};
+  ModelEdits edits = {};
   /// Pinned shardings, each NAME=AXES: a parameter's name, `*` matching
   /// anything, and the axes of each dimension as in `#dist.sharding`:
   /// `[{}, {"tp"}]`.

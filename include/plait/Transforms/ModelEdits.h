@@ -12,12 +12,6 @@
 #ifndef PLAIT_TRANSFORMS_MODELEDITS_H
 #define PLAIT_TRANSFORMS_MODELEDITS_H
 
-#include "plait/Dialect/NN/IR/NN.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/BuiltinOps.h"
-#include "llvm/ADT/Twine.h"
-
 #include <string>
 #include <vector>
 
@@ -29,30 +23,31 @@ namespace plait {
 
 /// Changes that are asked for; by default there are none.
 struct ModelEdits {
-  bool removesDropout = false;
-  bool insertsDocumentMask = false;
-  bool weighsTargets = false;
-  std::vector<std::string> withoutDecay; // names of parameters, as patterns
-  std::vector<std::string> frozen;       // likewise
-  std::vector<std::string> rateFactors;  // such a pattern and "=0.1"
-  std::vector<std::string> optimizers;   // such a pattern and "=lion"
-  std::vector<std::string> balance;      // "bias=0.001"
+  /// Whether the model's dropout stays in.
+  bool dropout = true;
+  /// Whether every attention of the model looks back no further than to where
+  /// the document of its token begins.
+  bool documentMask = false;
+  /// Whether each target counts by a number that comes with the data, in the
+  /// place of 1.
+  bool targetWeights = false;
+  /// Parameters to which weight decay does not apply, whatever the model says:
+  /// names, `*` matching anything.
+  std::vector<std::string> noDecay = {};
+  /// Parameters that stay as they are loaded, by such names.
+  std::vector<std::string> frozen = {};
+  /// Parameters whose learning rate is multiplied, "NAME=FACTOR" with a name as
+  /// those above; of several that match, the last one counts.
+  std::vector<std::string> rateFactors = {};
+  /// Parameters with an optimizer of their own, "NAME=OPTIMIZER", likewise.
+  std::vector<std::string> optimizers = {};
+  /// Names what balances the experts of routers, each KIND=NUMBER as
+  /// nn-insert-balance has it.
+  std::vector<std::string> balance = {};
 };
 
 /// Adds the passes that `edits` ask for.
 void buildModelEdits(mlir::OpPassManager &manager, const ModelEdits &edits);
-
-/// Returns `@loss` of a model; fails where `module` is IR of a later phase,
-/// with `what`, such as "in which documents are not masked any more".
-mlir::FailureOr<mlir::func::FuncOp> findModel(mlir::ModuleOp module,
-                                              const llvm::Twine &what);
-
-/// Returns the parameters whose name `pattern` matches, at least one; `*`
-/// matches anything. Fails with `what`, which says what the pattern is for,
-/// where it is none.
-mlir::FailureOr<llvm::SmallVector<nn::ParameterOp>>
-findParameters(mlir::ModuleOp module, llvm::StringRef pattern,
-               llvm::StringRef what);
 
 } // namespace plait
 

@@ -11,8 +11,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FindInModel.h"
+
 #include "plait/Configuration/Optimizers.h"
-#include "plait/Transforms/ModelEdits.h"
 #include "plait/Transforms/Passes.h"
 
 namespace plait {

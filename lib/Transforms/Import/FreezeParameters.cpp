@@ -10,7 +10,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Transforms/ModelEdits.h"
+#include "FindInModel.h"
+
 #include "plait/Transforms/Passes.h"
 
 #include "llvm/ADT/StringSet.h"

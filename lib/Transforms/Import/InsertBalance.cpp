@@ -19,10 +19,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FindInModel.h"
+
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Import/HuggingFace.h"
-#include "plait/Transforms/ModelEdits.h"
 #include "plait/Transforms/Passes.h"
 
 namespace plait {

@@ -10,8 +10,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FindInModel.h"
+
 #include "plait/Dialect/NN/IR/Inputs.h"
-#include "plait/Transforms/ModelEdits.h"
 #include "plait/Transforms/Passes.h"
 
 namespace plait {

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The passes that are asked for, and what they share.
+// In an order that does not depend on the one in which they are asked for.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,21 +14,20 @@
 #include "plait/Transforms/Passes.h"
 
 #include "mlir/Pass/PassManager.h"
-#include "llvm/Support/GlobPattern.h"
 
 using namespace mlir;
 using namespace plait;
 
 void plait::buildModelEdits(OpPassManager &manager, const ModelEdits &edits) {
-  if (edits.removesDropout)
+  if (!edits.dropout)
     manager.addPass(createRemoveDropoutPass());
-  if (edits.insertsDocumentMask)
+  if (edits.documentMask)
     manager.addPass(createInsertDocumentMaskPass());
-  if (edits.weighsTargets)
+  if (edits.targetWeights)
     manager.addPass(createWeighTargetsPass());
-  if (!edits.withoutDecay.empty())
+  if (!edits.noDecay.empty())
     manager.addPass(createRemoveDecayPass({SmallVector<std::string>(
-        edits.withoutDecay.begin(), edits.withoutDecay.end())}));
+        edits.noDecay.begin(), edits.noDecay.end())}));
   if (!edits.frozen.empty())
     manager.addPass(createFreezeParametersPass(
         {SmallVector<std::string>(edits.frozen.begin(), edits.frozen.end())}));
@@ -42,29 +41,4 @@ void plait::buildModelEdits(OpPassManager &manager, const ModelEdits &edits) {
   if (!edits.balance.empty())
     manager.addPass(createInsertBalancePass({SmallVector<std::string>(
         edits.balance.begin(), edits.balance.end())}));
-}
-
-FailureOr<func::FuncOp> plait::findModel(ModuleOp module, const Twine &what) {
-  auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
-  if (loss && getPhase(module) == Phase::Import)
-    return loss;
-  return module.emitError("the input is IR after phase ")
-         << stringifyPhase(getPhase(module)) << ", " << what;
-}
-
-/// Nothing that matches is an error: a name with a typing mistake would
-/// otherwise have no effect and say nothing.
-FailureOr<SmallVector<nn::ParameterOp>>
-plait::findParameters(ModuleOp module, StringRef pattern, StringRef what) {
-  llvm::Expected<llvm::GlobPattern> glob = llvm::GlobPattern::create(pattern);
-  if (!glob)
-    return module.emitError(what)
-           << " \"" << pattern << "\": " << llvm::toString(glob.takeError());
-  SmallVector<nn::ParameterOp> found;
-  for (auto parameter : module.getOps<nn::ParameterOp>())
-    if (glob->match(parameter.getSymName()))
-      found.push_back(parameter);
-  if (found.empty())
-    return module.emitError("no parameter is called \"") << pattern << "\"";
-  return found;
 }

@@ -10,8 +10,9 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FindInModel.h"
+
 #include "plait/Dialect/Dist/IR/Dist.h"
-#include "plait/Transforms/ModelEdits.h"
 #include "plait/Transforms/Passes.h"
 
 #include "mlir/AsmParser/AsmParser.h"

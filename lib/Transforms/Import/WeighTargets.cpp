@@ -11,10 +11,11 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "FindInModel.h"
+
 #include "plait/Dialect/NN/IR/CrossEntropy.h"
 #include "plait/Dialect/NN/IR/Inputs.h"
 #include "plait/Plan/FloatInputs.h"
-#include "plait/Transforms/ModelEdits.h"
 #include "plait/Transforms/Passes.h"
 
 namespace plait {

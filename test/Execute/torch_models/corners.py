@@ -89,7 +89,25 @@ class Written(nn.Module):
         return x + self.out(both)
 
 
+class Streams(nn.Module):
+    """A residual in several streams that begin alike, and are mixed (Zhu et al. 2024,
+    "Hyper-Connections")."""
+
+    def __init__(self, count=3):
+        super().__init__()
+        self.mix = nn.Parameter(torch.eye(count) + torch.randn(count, count) / 9)
+        self.take, self.give = (nn.Parameter(torch.rand(count)) for _ in range(2))
+        self.inner = nn.Linear(HIDDEN, HIDDEN)
+
+    def forward(self, x):
+        streams = x.unsqueeze(2).repeat(1, 1, len(self.take), 1)
+        made = torch.tanh(self.inner(torch.einsum("n,bsnh->bsh", self.take, streams)))
+        mixed = torch.einsum("mn,bsnh->bsmh", self.mix, streams)
+        return (mixed + made[:, :, None] * self.give[:, None]).mean(2)
+
+
 MODELS = {
+    "streams": lambda: Model(Streams, layers=2),
     "written": lambda: Model(Written, layers=2),
     "zeros": lambda: Model(Zeros, layers=1),
     "corners": lambda: Model(Corners, layers=2),

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .custom import HIDDEN, Model, causal, split_heads
+from .custom import HIDDEN, POSITIONS, VOCABULARY, Model, causal, split_heads
 
 
 class Zeros(nn.Module):
@@ -106,7 +106,27 @@ class Streams(nn.Module):
         return (mixed + made[:, :, None] * self.give[:, None]).mean(2)
 
 
+class Tables(nn.Module):
+    """A table that is indexed by tokens, and positions of which one is padding, whose row
+    is not trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(VOCABULARY, HIDDEN) / 9)
+        self.positions = nn.Embedding(POSITIONS, HIDDEN, padding_idx=2)
+        with torch.no_grad():
+            self.positions.weight[2] = 0.5
+        self.layers = nn.ModuleList([nn.Linear(HIDDEN, HIDDEN) for _ in range(2)])
+
+    def forward(self, tokens):
+        x = self.table[tokens] + self.positions(torch.arange(tokens.shape[1]))
+        for layer in self.layers:
+            x = x + torch.tanh(layer(x))
+        return x @ self.table.T
+
+
 MODELS = {
+    "tables": Tables,
     "streams": lambda: Model(Streams, layers=2),
     "written": lambda: Model(Written, layers=2),
     "zeros": lambda: Model(Zeros, layers=1),

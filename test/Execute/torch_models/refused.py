@@ -169,6 +169,15 @@ class Blocked(Base):
         return (blocks - blocks.mean(2, keepdim=True)).flatten(1, 2)
 
 
+class Frequent(Base):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(VOCABULARY, HIDDEN, scale_grad_by_freq=True)
+
+    def forward(self, tokens):
+        return self.head(self.table(tokens))  # the line of frequent
+
+
 class Empty(Base):
     """What the loss does not depend on is a parameter, too."""
 
@@ -195,6 +204,7 @@ CASES = {
     "shared": (Shared, {}, "'first' and 'second' are two that share memory"),
     "unshaped": (Unshaped, {}, "parameter 'lazy.weight' has no shape yet"),
     "blocked": (Blocked, {}, "the sequence would have to be split in 2 and 4"),
+    "frequent": (Frequent, {}, "a lookup with scale_grad_by_freq"),
     "empty": (Empty, {}, "parameter 'nothing' of shape [0, 32] has no elements"),
     "overlapping": (Overlapping, {}, "'first' and 'second' are two that share memory"),
 }

@@ -200,12 +200,12 @@ def smaller(walker, x: Value, y) -> Value:
     return walker.graph.binary("min", x, walker.tensor(y))
 
 
-@handles(aten.minimum.default)
+@handles(aten.minimum.default, aten.min.other)
 def minimum(walker, x, y):
     return smaller(walker, walker.tensor(x), y)
 
 
-@handles(aten.maximum.default)
+@handles(aten.maximum.default, aten.max.other)
 def maximum(walker, x, y):
     x, y = (scale(walker, walker.tensor(z), -1.0) for z in (x, y))
     return scale(walker, smaller(walker, x, y), -1.0)

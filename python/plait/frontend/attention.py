@@ -17,7 +17,7 @@ from ..errors import NotExpressible
 from .arithmetic import HIDDEN, largest, scale, where
 from .axes import Dim, copy, flat, leaves, make, unify
 from .graph import Graph, Value
-from .lazy import LogWeights, Masked, Weights
+from .lazy import LogWeights, Masked, Weights, repeat
 from .layout import wrap
 from .walk import aten, handles
 
@@ -229,6 +229,7 @@ def sdpa(walker, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, **name
     by = 1.0 / math.sqrt(q.shape[-1]) if by is None else by
     if named.get("enable_gqa"):
         k, v = (_share(walker, x, q.shape[-3]) for x in (k, v))
+    q, k, v = _broadcast(walker.graph, q, k, v)
     length = k.shape[-2]
     mask = attn_mask
     if is_causal:
@@ -259,6 +260,13 @@ def sdpa(walker, q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, **name
     weights = Weights(scores, dropout_p).make(walker)
     result = walker.graph.contract(weights, v, f"{lead}su,{lead}ut->{lead}st")
     return result if seeing is None else walker.graph.binary("mul", result, seeing)
+
+
+def _broadcast(graph: Graph, *values: Value) -> list[Value]:
+    """Tensors that agree in all dimensions before the last two: one that lacks such a
+    dimension, or has 1 there, repeats."""
+    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in values))
+    return [repeat(graph, x, [*lead, *x.shape[-2:]]) for x in values]
 
 
 def _find_seeing(walker, mask) -> Value | None:

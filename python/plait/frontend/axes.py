@@ -20,8 +20,10 @@ from ..errors import NotExpressible
 class Size:
     """An extent, which may turn out to be a product. Axes that have met share one."""
 
-    def __init__(self, extent: int, kept: bool = False):
+    def __init__(self, extent: int, kept: bool = False, whole: str = ""):
         self.extent = extent
+        # What tokens have as one dimension, by name, stays one.
+        self.whole = whole
         # An extent of 1 is left out, unless it is kept: a batch of one, and the
         # dimensions of attention.
         self.kept = kept
@@ -37,12 +39,16 @@ class Size:
     def split(self, *extents: int, kept: bool = False) -> None:
         """In factors, outermost first. `kept`: those of 1 are dimensions, too."""
         assert self.parts is None and math.prod(extents) == self.extent
+        if self.whole:
+            shown = " and ".join(map(str, extents))
+            raise NotExpressible(f"{self.whole} would have to be split in {shown}")
         self.parts = [Size(x, kept and x == 1) for x in extents]
 
     def merge(self, other: "Size") -> None:
         """Both are whole, and equal."""
         if self is not other:
             other.kept |= self.kept
+            other.whole = other.whole or self.whole
             self.same = other
 
 

@@ -127,11 +127,12 @@ def emit_contract(emitter: Emitter, op: Op) -> None:
         name, type_ = emitter.fit(op, op.operands[i], _as_is(kept))
         operands.append((name, type_, "".join(letters[i][a] for a in kept)))
     summed = {x for m in letters[:2] for x in m.values()} - set(letters[2].values())
-    # What is the same in both is one term, as often as it repeats.
+    # What repeats in both is one term, as often as it repeats; what only one stores
+    # is summed by now.
     times = math.prod(
         next(a.extent for m in letters[:2] for a, x in m.items() if x == letter)
         for letter in summed
-        if not any(letter in part[2] for part in operands)
+        if not any(letter in part for part in words[:2])
     )
     out = "".join(letters[2][a] for a in orders[2])
     name = emitter.names[op] = emitter.name(op)

@@ -390,8 +390,12 @@ def _filled(walker, number) -> torch.Tensor:
     return torch.full(walker.shape, number, dtype=kind)
 
 
-@handles(aten.zeros_like.default, aten.new_zeros.default)
+@handles(
+    aten.zeros_like.default, aten.new_zeros.default,
+    aten.empty_like.default, aten.new_empty.default,
+)
 def zeros(walker, *arguments, **named):
+    """Also what has no values yet: a module writes to it before it reads it."""
     return _filled(walker, 0)
 
 

@@ -98,8 +98,8 @@ class Graph:
         self.calls: tuple = ()
         self.layer: int | None = None
         self.notes: list[str] = []
-        self.batch = Size(batch, kept=True)
-        self.sequence = Size(sequence, kept=True)
+        self.batch = Size(batch, kept=True, whole="the batch")
+        self.sequence = Size(sequence, kept=True, whole="the sequence")
         self._reads: dict[Box, list[Dim]] = {}
         # Gives a value with one dimension as a whole (slices.join).
         self.join: Callable[[Value, int], Value]

@@ -342,8 +342,13 @@ def flip(walker, x, dims):
 
 @handles(aten.index.Tensor)
 def index(walker, x, indices):
-    """By one constant along one dimension."""
+    """By one constant along one dimension, or rows of a table by tokens."""
+    from .model_ops import look_up
+
     given = [(dim, at) for dim, at in enumerate(indices) if at is not None]
+    is_by_tokens = len(given) == 1 and isinstance(given[0][1], Value)
+    if is_by_tokens and given[0][0] == 0 and len(shape_of_any(walker, x)) == 2:
+        return look_up(walker, walker.tensor(x), given[0][1])
     if len(given) != 1 or not isinstance(given[0][1], torch.Tensor):
         raise NotExpressible("'aten.index' by computed numbers, or by several indices")
     (dim, at), shape = given[0], shape_of_any(walker, x)

@@ -316,7 +316,8 @@ def _module_text(
     graph: Graph = emitter.graph
     batch, sequence = graph.batch.root().extent, graph.sequence.root().extent
     ids = emit.tensor_type([batch, sequence], "i32")
-    keys = f", %keys: {emit.tensor_type([batch], 'i32')}" if emitter.uses_keys else ""
+    drawn = f", %keys: {emit.tensor_type([batch], 'i32')} {{nn.keys}}"
+    keys = drawn if emitter.uses_keys else ""
     kind = getattr(getattr(module, "config", None), "model_type", None)
     name = type(module).__name__
     attrs = (

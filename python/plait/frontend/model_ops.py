@@ -18,24 +18,33 @@ from .walk import aten, handles
 
 
 @handles(aten.embedding.default)
-def embedding(walker, table, ids, padding_idx=-1, *more):
+def embedding(walker, table, ids, padding_idx=-1, scale_grad_by_freq=False, *more):
+    if scale_grad_by_freq:
+        raise NotExpressible("a lookup with scale_grad_by_freq")
     table = walker.tensor(table)
     if isinstance(ids, torch.Tensor):
-        return _constant_rows(walker, table, ids)
+        rows = _constant_rows(walker, table, ids)
+        if not bool((ids == padding_idx).any()):
+            return rows
+        mask = walker.constant((ids != padding_idx).float().unsqueeze(-1))
+        return _without_gradient(walker.graph, rows, mask)
+    rows = look_up(walker, table, ids)
+    if padding_idx < 0:
+        return rows
+    mask = walker.graph.add("valid", [ids], ids.dims, ids.op.order, ignore=padding_idx)
+    return _without_gradient(walker.graph, rows, mask.seen([*mask.dims, []]))
+
+
+def look_up(walker, table: Value, ids) -> Value:
     if not isinstance(ids, Value) or ids.op.kind not in ("tokens", "targets"):
         raise NotExpressible("a lookup by anything but tokens and positions")
-    rows = walker.graph.embedding(table, ids)
-    return (
-        rows if padding_idx < 0 else _without_gradient(walker.graph, rows, ids, padding_idx)
-    )
+    return walker.graph.embedding(table, ids)
 
 
-def _without_gradient(graph: Graph, rows: Value, ids: Value, padding: int) -> Value:
-    """The rows of padding are used, but not trained: the difference from rows without
-    a gradient, which is 0, counts only for the others."""
+def _without_gradient(graph: Graph, rows: Value, mask: Value) -> Value:
+    """The rows of padding, where the mask is 0, are used, but not trained: the difference
+    from rows without a gradient, which is 0, counts only for the others."""
     fixed = graph.unary("stop_gradient", rows)
-    mask = graph.add("valid", [ids], ids.dims, ids.op.order, ignore=padding)
-    mask = mask.seen([*mask.dims, []])
     return graph.binary(
         "add", fixed, graph.binary("mul", graph.binary("sub", rows, fixed), mask)
     )

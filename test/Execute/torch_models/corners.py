@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .custom import HIDDEN, Model, split_heads
+from .custom import HIDDEN, POSITIONS, VOCABULARY, Model, causal, split_heads
 
 
 class Zeros(nn.Module):
@@ -66,7 +66,69 @@ class Corners(nn.Module):
         return (x + x**0 / 9 + torch.tanh(x) ** 17).masked_fill(none, 1.0)
 
 
+class Written(nn.Module):
+    """One head of keys and values that attention repeats by itself, tensors that are
+    filled in parts, the larger and the smaller of two."""
+
+    def __init__(self):
+        super().__init__()
+        self.q, self.kv = nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, HIDDEN // 2)
+        self.out = nn.Linear(HIDDEN, HIDDEN)
+
+    def forward(self, x):
+        k, v = (split_heads(part, 1) for part in self.kv(x).chunk(2, -1))
+        filled = k.new_empty(k.shape)
+        filled[..., :3].copy_(k[..., :3])
+        filled[..., 3:] = torch.max(k[..., 3:], torch.tensor(-0.1))
+        q = split_heads(self.q(x), 4)
+        bias = torch.linspace(0.0, 1.0, x.shape[1])[None]
+        seen = F.scaled_dot_product_attention(q, filled, v, attn_mask=bias)
+        seen = (seen.transpose(1, 2).flatten(2) + causal(q, filled, v)) / 2
+        both = torch.empty_like(seen)
+        both[:] = torch.min(seen, x)
+        return x + self.out(both)
+
+
+class Streams(nn.Module):
+    """A residual in several streams that begin alike, and are mixed (Zhu et al. 2024,
+    "Hyper-Connections")."""
+
+    def __init__(self, count=3):
+        super().__init__()
+        self.mix = nn.Parameter(torch.eye(count) + torch.randn(count, count) / 9)
+        self.take, self.give = (nn.Parameter(torch.rand(count)) for _ in range(2))
+        self.inner = nn.Linear(HIDDEN, HIDDEN)
+
+    def forward(self, x):
+        streams = x.unsqueeze(2).repeat(1, 1, len(self.take), 1)
+        made = torch.tanh(self.inner(torch.einsum("n,bsnh->bsh", self.take, streams)))
+        mixed = torch.einsum("mn,bsnh->bsmh", self.mix, streams)
+        return (mixed + made[:, :, None] * self.give[:, None]).mean(2)
+
+
+class Tables(nn.Module):
+    """A table that is indexed by tokens, and positions of which one is padding, whose row
+    is not trained."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(VOCABULARY, HIDDEN) / 9)
+        self.positions = nn.Embedding(POSITIONS, HIDDEN, padding_idx=2)
+        with torch.no_grad():
+            self.positions.weight[2] = 0.5
+        self.layers = nn.ModuleList([nn.Linear(HIDDEN, HIDDEN) for _ in range(2)])
+
+    def forward(self, tokens):
+        x = self.table[tokens] + self.positions(torch.arange(tokens.shape[1]))
+        for layer in self.layers:
+            x = x + torch.tanh(layer(x))
+        return x @ self.table.T
+
+
 MODELS = {
+    "tables": Tables,
+    "streams": lambda: Model(Streams, layers=2),
+    "written": lambda: Model(Written, layers=2),
     "zeros": lambda: Model(Zeros, layers=1),
     "corners": lambda: Model(Corners, layers=2),
 }

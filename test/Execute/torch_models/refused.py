@@ -161,6 +161,23 @@ class Unshaped(Base):
         return self.lazy(x)
 
 
+class Blocked(Base):
+    """Positions in blocks, as of attention to those nearby."""
+
+    def inner(self, x):
+        blocks = x.unflatten(1, (-1, 4))  # the line of blocked
+        return (blocks - blocks.mean(2, keepdim=True)).flatten(1, 2)
+
+
+class Frequent(Base):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(VOCABULARY, HIDDEN, scale_grad_by_freq=True)
+
+    def forward(self, tokens):
+        return self.head(self.table(tokens))  # the line of frequent
+
+
 class Empty(Base):
     """What the loss does not depend on is a parameter, too."""
 
@@ -186,6 +203,8 @@ CASES = {
     "rooted": (Rooted, {"loss": rooted}, "the loss is neither a mean over the targets"),
     "shared": (Shared, {}, "'first' and 'second' are two that share memory"),
     "unshaped": (Unshaped, {}, "parameter 'lazy.weight' has no shape yet"),
+    "blocked": (Blocked, {}, "the sequence would have to be split in 2 and 4"),
+    "frequent": (Frequent, {}, "a lookup with scale_grad_by_freq"),
     "empty": (Empty, {}, "parameter 'nothing' of shape [0, 32] has no elements"),
     "overlapping": (Overlapping, {}, "'first' and 'second' are two that share memory"),
 }

@@ -16,6 +16,7 @@
 
 #include "plait/Analysis/AlikeLayers.h"
 
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 
 #include <vector>
@@ -42,6 +43,7 @@ static void describe(Operation *op, SymbolTableCollection &tables,
   for (NamedAttribute attribute : op->getAttrs())
     // Which of the model's dropouts an op is changes no cost.
     if (attribute.getName() != nn::kLayerAttr &&
+        attribute.getName() != nn::kBlockAttr &&
         attribute.getName() != nn::kSiteAttr &&
         !isa<FlatSymbolRefAttr>(attribute.getValue())) {
       append(attribute.getName());
@@ -68,8 +70,8 @@ static void describe(Operation *op, SymbolTableCollection &tables,
 
 AlikeLayers::AlikeLayers(func::FuncOp function) {
   function.walk([&](Operation *op) {
-    if (auto layer = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr))
-      layers[layer.getInt()].push_back(op);
+    if (auto layer = nn::getLayer(op))
+      layers[*layer].push_back(op);
   });
   std::map<Signature, int64_t> known;
   SymbolTableCollection tables;

@@ -114,7 +114,7 @@ static GroupSet innerOf(const IterationSpace &space) {
 /// The op that scatters, or null.
 static Operation *findScatter(plan::ClusterOp cluster) {
   for (Operation &op : cluster.getBody().front().without_terminator())
-    if (getRole(&op) == FusionRole::ScatterAdd)
+    if (getFacts(&op).scatters)
       return &op;
   return nullptr;
 }
@@ -359,8 +359,7 @@ int64_t plait::countTableRows(Operation *op) {
 // others, and the order is of those that were fed. An order of fewer ids says
 // nothing of the last rows.
 bool plait::isSorted(Operation *op) {
-  return getRole(op) == FusionRole::ScatterAdd &&
-         isa<BlockArgument>(op->getOperand(1)) &&
+  return getFacts(op).scatters && isa<BlockArgument>(op->getOperand(1)) &&
          plan::getSortedEntries(op->getOperand(1)) >= countTableRows(op);
 }
 
@@ -435,8 +434,7 @@ bool plait::hasKernel(plan::ClusterOp cluster) {
 static bool readsAlike(BlockArgument operand, OpOperand &result,
                        const IterationSpace &space) {
   return llvm::all_of(operand.getUses(), [&](OpOperand &use) {
-    return !readsMemory(use) &&
-           getRole(use.getOwner()) != FusionRole::ScatterAdd &&
+    return !readsMemory(use) && !getFacts(use.getOwner()).scatters &&
            space.getDims(use) == space.getDims(result);
   });
 }

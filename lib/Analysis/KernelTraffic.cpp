@@ -32,9 +32,7 @@ static double countElements(Type type) {
 static double countRead(plan::ClusterOp cluster, unsigned index) {
   BlockArgument inner = cluster.getBody().getArgument(index);
   for (Operation *user : inner.getUsers())
-    if (auto fusable = dyn_cast<FusableOpInterface>(user);
-        fusable && getFacts(fusable.getFusionRole()).readsMemory &&
-        user->getOperand(0) == inner)
+    if (getFacts(user).readsMemory && user->getOperand(0) == inner)
       return countElements(user->getResult(0).getType());
   return countElements(inner.getType());
 }
@@ -50,10 +48,9 @@ static double countWritten(plan::ClusterOp cluster, unsigned index) {
   bool keeps = cluster.getAccumulate() &&
                (*cluster.getAccumulate())[index] !=
                    static_cast<int32_t>(plan::Accumulate::Overwrite);
-  if (auto fusable = inner.getDefiningOp<FusableOpInterface>();
-      fusable && getFacts(fusable.getFusionRole()).scatters) {
-    double added = countElements(fusable->getOperand(0).getType());
-    if (isSorted(fusable))
+  if (Operation *op = inner.getDefiningOp(); getFacts(op).scatters) {
+    double added = countElements(op->getOperand(0).getType());
+    if (isSorted(op))
       return keeps ? 2 * std::min(added, whole) : whole;
     return 2 * added + (keeps ? 0 : whole);
   }

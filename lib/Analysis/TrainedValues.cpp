@@ -22,7 +22,7 @@ using namespace plait;
 llvm::DenseSet<Value> plait::findTrainedValues(func::FuncOp loss) {
   llvm::DenseSet<Value> trained;
   for (Operation &op : loss.getBody().front()) {
-    if (isa<nn::StopGradientOp>(op))
+    if (op.hasTrait<StopsGradient>())
       continue;
     bool depends = nn::getSlotAccess(&op) == nn::SlotAccess::Read ||
                    llvm::any_of(op.getOperands(), [&](Value operand) {

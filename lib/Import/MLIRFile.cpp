@@ -14,7 +14,6 @@
 //===----------------------------------------------------------------------===//
 
 #include "FindLayers.h"
-#include "plait/Dialect/NN/IR/Selection.h"
 #include "plait/Import/HuggingFace.h"
 #include "plait/Import/ModelSource.h"
 
@@ -63,10 +62,10 @@ static int64_t findVocabulary(func::FuncOp loss) {
   int64_t vocabulary = 0;
   for (BlockArgument ids : loss.getArguments().take_front(2))
     for (Operation *op : ids.getUsers()) {
-      nn::Selection selection = nn::findSelection(op);
-      if (!selection.ids)
+      auto selection = dyn_cast<SelectionOpInterface>(op);
+      if (!selection)
         continue;
-      int64_t entries = selection.getEntries();
+      int64_t entries = selection.getSelection().getEntries();
       vocabulary = vocabulary ? std::min(vocabulary, entries) : entries;
     }
   return vocabulary;

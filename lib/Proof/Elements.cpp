@@ -64,9 +64,8 @@ static int64_t ravel(ArrayRef<int64_t> shape, ArrayRef<int64_t> index) {
 /// every element of a row, and may itself be a sum over a row.
 static bool isRepeated(Value value) {
   return isReduction(value.getDefiningOp()) ||
-         llvm::any_of(value.getUsers(), [](Operation *user) {
-           return findRole(user) == FusionRole::Broadcast;
-         });
+         llvm::any_of(value.getUsers(),
+                      [](Operation *user) { return getFacts(user).repeats; });
 }
 
 /// Null: it is not remembered. The address is valid until the next store().

@@ -158,8 +158,8 @@ findRange(Operation *op, function_ref<int64_t(StringAttr)> getIndex) {
 static SmallVector<Operation *> findUsers(Value value) {
   SmallVector<Operation *> users(value.getUsers());
   for (size_t i = 0; i < users.size(); ++i) {
-    std::optional<FusionRole> role = findRole(users[i]);
-    if (role == FusionRole::Broadcast || role == FusionRole::Reindex)
+    RoleFacts facts = getFacts(users[i]);
+    if (facts.repeats || facts.maps)
       users.append(users[i]->user_begin(), users[i]->user_end());
   }
   return users;
@@ -286,8 +286,7 @@ SmallVector<int64_t> KernelTrial::findNamed(Value value) const {
     // A pick need not be what is yielded: what follows it elementwise has its
     // elements at the same indices.
     bool isPick = isa<nn::PickOp>(op) && getShape(op.getResult(0)) == shape;
-    bool adds =
-        findRole(&op) == FusionRole::ScatterAdd && value.getDefiningOp() == &op;
+    bool adds = getFacts(&op).scatters && value.getDefiningOp() == &op;
     if (!isPick && !adds)
       continue;
     auto ids = dyn_cast<BlockArgument>(op.getOperand(1));

@@ -231,15 +231,7 @@ static int64_t countElements(Value value) {
 /// Whether the op of a cluster makes each element of its result from the same
 /// element of its operands, or from one that they repeat.
 static bool isElementwise(Operation *op) {
-  FusionRole role = cast<FusableOpInterface>(op).getFusionRole();
-  return role == FusionRole::Elementwise || role == FusionRole::Broadcast;
-}
-
-/// A reduction reads all elements of a row before the row's result is known,
-/// and a kernel keeps only the sum.
-static bool addsUp(Operation *op) {
-  FusionRole role = cast<FusableOpInterface>(op).getFusionRole();
-  return role == FusionRole::ReduceSum || role == FusionRole::ReduceMax;
+  return getFacts(op).elementwise || getFacts(op).repeats;
 }
 
 /// The sums (and maxima) that a cluster has to end, one after the other, before
@@ -252,8 +244,8 @@ static llvm::DenseMap<Value, unsigned> countSums(Block &body) {
     for (Value operand : op.getOperands())
       most = std::max(most, sums.lookup(operand));
     // A reduction over dimensions of extent 1 moves no pass.
-    bool ends = addsUp(&op) && countElements(op.getOperand(0)) >
-                                   countElements(op.getResult(0));
+    bool ends = isReduction(&op) && countElements(op.getOperand(0)) >
+                                        countElements(op.getResult(0));
     sums[op.getResult(0)] = most + ends;
   }
   return sums;
@@ -281,8 +273,9 @@ static bool mayOverwrite(plan::ClusterOp cluster, unsigned result,
   for (Operation &op : body.without_terminator()) {
     Value value = op.getResult(0);
     bool reads = llvm::is_contained(op.getOperands(), read);
-    bool isAlike = addsUp(&op) || (isElementwise(&op) &&
-                                   countElements(value) == countElements(read));
+    bool isAlike =
+        isReduction(&op) ||
+        (isElementwise(&op) && countElements(value) == countElements(read));
     bool isLater = countElements(value) >= countElements(read) &&
                    sums.lookup(value) > sums.lookup(written);
     if ((reads && !isAlike) || isLater)

@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT / "test" / "Execute"))
 import blocks  # noqa: E402
 import comments  # noqa: E402
 import diagnostics  # noqa: E402
+import dispatch  # noqa: E402
 import messages  # noqa: E402
 import passes  # noqa: E402
 import reference  # noqa: E402
@@ -234,6 +235,7 @@ def main() -> int:
     reference.check(report, tools)
     passes.check(report, tools)
     comments.check(report)
+    dispatch.check(report)
     messages.check(report)
     diagnostics.check(report)
     return report.finish()

@@ -72,9 +72,14 @@ enum class FusionRole {
 };
 
 /// The facts that passes ask of a role, beside how it maps dimensions and is
-/// emitted.
+/// emitted; none of an op that is not fusable.
 struct RoleFacts {
+  bool elementwise =
+      false;            // has an element of each operand for each of its own
+  bool repeats = false; // its operand along new dimensions
   bool reduces = false; // some dimensions of its operand
+  bool adds = false;    // up, what it reduces
+  bool maps = false;    // has an IndexMap
   /// Reads its first operand in memory, at other indices than its own, and no
   /// more elements of it than it has itself.
   bool readsMemory = false;
@@ -85,14 +90,17 @@ struct RoleFacts {
 constexpr RoleFacts getFacts(FusionRole role) {
   switch (role) {
   case FusionRole::Elementwise:
+    return {.elementwise = true};
   case FusionRole::Broadcast:
-    return {};
+    return {.repeats = true};
   case FusionRole::ReduceSum:
+    return {.reduces = true, .adds = true};
   case FusionRole::ReduceMax:
     return {.reduces = true};
   case FusionRole::Gather:
-  case FusionRole::Reindex:
     return {.readsMemory = true};
+  case FusionRole::Reindex:
+    return {.maps = true, .readsMemory = true};
   case FusionRole::ScatterAdd:
     return {.scatters = true};
   case FusionRole::Rows:
@@ -188,6 +196,22 @@ template <typename ConcreteType>
 class ComparesFloats
     : public mlir::OpTrait::TraitBase<ConcreteType, ComparesFloats> {};
 
+/// An op whose result is the sum of its operands, element by element.
+template <typename ConcreteType>
+class AddsOperands
+    : public mlir::OpTrait::TraitBase<ConcreteType, AddsOperands> {};
+
+/// An op whose result is its operand, of which there is no gradient.
+template <typename ConcreteType>
+class StopsGradient
+    : public mlir::OpTrait::TraitBase<ConcreteType, StopsGradient> {};
+
+/// An op whose result is its operands one behind the other in memory. They are
+/// made there, so that it computes and copies nothing.
+template <typename ConcreteType>
+class JoinsOperands
+    : public mlir::OpTrait::TraitBase<ConcreteType, JoinsOperands> {};
+
 namespace detail {
 mlir::LogicalResult verifyShardings(mlir::Operation *op);
 int64_t countElements(mlir::Value value);
@@ -208,10 +232,13 @@ inline std::optional<FusionRole> findRole(mlir::Operation *op) {
   return fusable ? std::optional(fusable.getFusionRole()) : std::nullopt;
 }
 
-inline bool isReduction(mlir::Operation *op) {
-  std::optional<FusionRole> role = findRole(op);
-  return role && getFacts(*role).reduces;
+/// The facts of the role of `op`, which may be null.
+inline RoleFacts getFacts(mlir::Operation *op) {
+  auto fusable = llvm::dyn_cast_or_null<FusableOpInterface>(op);
+  return fusable ? getFacts(fusable.getFusionRole()) : RoleFacts();
 }
+
+inline bool isReduction(mlir::Operation *op) { return getFacts(op).reduces; }
 
 } // namespace plait
 

@@ -16,9 +16,14 @@
 
 include "mlir/IR/OpBase.td"
 
-def ComparesFloats : NativeOpTrait<"ComparesFloats"> {
+// The traits are described in OpInterfaces.h.
+class PlaitTrait<string name> : NativeOpTrait<name> {
   let cppNamespace = "::plait";
 }
+def ComparesFloats : PlaitTrait<"ComparesFloats">;
+def AddsOperands : PlaitTrait<"AddsOperands">;
+def StopsGradient : PlaitTrait<"StopsGradient">;
+def JoinsOperands : PlaitTrait<"JoinsOperands">;
 
 def ShardableOpInterface : OpInterface<"ShardableOpInterface"> {
   let cppNamespace = "::plait";
@@ -90,6 +95,12 @@ def CostedOpInterface : OpInterface<"CostedOpInterface"> {
       "return ::plait::detail::countOperandAndResultBytes($_op);">,
     InterfaceMethod<"What kind of arithmetic it is, and of which shape.",
       "::plait::WorkShape", "getWorkShape", (ins), "", "return {};">,
+    InterfaceMethod<[{
+      Bytes that a library takes beside operands and results while it computes the
+      op in one step on a GPU of `architecture`.
+    }],
+      "uint64_t", "getLibraryWorkspace",
+      (ins "int":$architecture, "bool":$deterministic), "", "return 0;">,
   ];
 }
 
@@ -122,6 +133,10 @@ def DecomposableOpInterface : OpInterface<"DecomposableOpInterface"> {
       devices: then checkLibraryStep() is of that step.
     }],
       "bool", "addsToLibraryStep", (ins), "", "return false;">,
+    InterfaceMethod<[{
+      Whether its operands are not to be rounded to bf16 where other ops' are.
+    }],
+      "bool", "takesWideOperands", (ins), "", "return false;">,
     InterfaceMethod<"Builds the replacement for every result.",
       "::llvm::SmallVector<::mlir::Value>", "decompose",
       (ins "::mlir::OpBuilder &":$builder)>,
@@ -137,6 +152,8 @@ def ContractionOpInterface : OpInterface<"ContractionOpInterface"> {
   let methods = [
     InterfaceMethod<"The dimensions as einsum names them: \"bsh,hf->bsf\".",
       "::llvm::StringRef", "getSpec", (ins)>,
+    InterfaceMethod<"Whether the op does nothing but contract two operands.",
+      "bool", "contractsOnly", (ins), "", "return false;">,
     InterfaceMethod<[{
       Whether rows of operands and result may lie further apart in memory than
       they are long.
@@ -157,6 +174,10 @@ def ContractionOpInterface : OpInterface<"ContractionOpInterface"> {
     }
     ::llvm::StringRef getResultLetters() {
       return $_op.getSpec().split("->").second;
+    }
+    ::mlir::RankedTensorType getResultType() {
+      return ::llvm::cast<::mlir::RankedTensorType>(
+          $_op->getResult(0).getType());
     }
     /// The extent of the dimension that `letter` names; 0: none.
     int64_t getExtent(char letter) {

@@ -24,10 +24,10 @@ static double countMoved(Operation *op, const planner::Operation &operation) {
                      countElements(combine.getType());
     return 2 * operation.collectivePerSequence / members;
   }
-  auto grouped = dyn_cast<nn::GroupedMatmulOp>(op);
+  auto grouped = dyn_cast<GroupedOpInterface>(op);
   if (!grouped || grouped.makesMatrices())
     return 0;
-  return countElements(grouped.getType()) -
+  return countElements(op->getResult(0).getType()) -
          double(operation.batch) * double(operation.m) * double(operation.n);
 }
 

@@ -17,7 +17,7 @@
 
 #include "plait/Analysis/AlikeLayers.h"
 #include "plait/Analysis/TrainedValues.h"
-#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -145,9 +145,11 @@ FoldedBlocks plait::foldLayers(func::FuncOp function) {
       last = &op;
   Builder builder(function.getContext());
   int64_t current = 0;
+  IntegerAttr own = counts.empty() ? builder.getI64IntegerAttr(0) : nullptr;
   bool isBehind = false;
   for (Operation &op : ops) {
     if (auto layer = layerOf(op)) {
+      own = layer;
       current = blockOf[layer.getInt()];
     } else if (isRead(op)) {
       continue;
@@ -155,17 +157,18 @@ FoldedBlocks plait::foldLayers(func::FuncOp function) {
       current = folded.blocks.size();
       folded.add({"head", 1, false});
       isBehind = false; // only once
+      own = nullptr;
     }
     isBehind |= &op == last;
-    op.setAttr(nn::kLayerAttr, builder.getI64IntegerAttr(current));
+    op.setAttr(nn::kBlockAttr, builder.getI64IntegerAttr(current));
+    if (own)
+      op.setAttr(nn::kLayerAttr, own);
   }
   for (Operation &op : ops)
-    if (!op.hasAttr(nn::kLayerAttr) && !op.use_empty())
-      op.setAttr(nn::kLayerAttr,
-                 (*std::min_element(op.user_begin(), op.user_end(),
-                                    [](Operation *a, Operation *b) {
-                                      return a->isBeforeInBlock(b);
-                                    }))
-                     ->getAttr(nn::kLayerAttr));
+    if (!op.hasAttr(nn::kBlockAttr) && !op.use_empty())
+      nn::inheritLayer(&op, *std::min_element(op.user_begin(), op.user_end(),
+                                              [](Operation *a, Operation *b) {
+                                                return a->isBeforeInBlock(b);
+                                              }));
   return folded;
 }

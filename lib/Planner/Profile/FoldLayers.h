@@ -34,7 +34,7 @@ struct FoldedBlocks {
 /// Keeps of each kind of layers the first one behind each other kind, which
 /// stands for all like it: the others are taken out, so that what comes into
 /// them is handed on. Every op that is left gets the index of its block as
-/// `nn.layer`; parameters that nothing reads any more are erased. A function
+/// `nn.block`; parameters that nothing reads any more are erased. A function
 /// without layers is one block.
 FoldedBlocks foldLayers(mlir::func::FuncOp function);
 

@@ -89,9 +89,9 @@ static std::string nameOf(Operation *op) {
 
 /// Whether `op` is the second step of a sum over rows (SplitColumnSums.cpp).
 static bool sumsSequences(Operation *op) {
-  auto reduce = dyn_cast<nn::ReduceOp>(op);
-  return reduce && reduce.getDims().size() == 1 && reduce.getDims()[0] == 0 &&
-         reduce.getInput().getType().getRank() > 1;
+  return isReduction(op) &&
+         cast<FusableOpInterface>(op).getDims() == ArrayRef<int64_t>{0} &&
+         cast<ShapedType>(op->getOperand(0).getType()).getRank() > 1;
 }
 
 /// Traffic is that of the cluster as a whole, one access for each of its inputs
@@ -402,7 +402,7 @@ static llvm::SmallDenseSet<Operation *> findMadeAnew(func::FuncOp forward) {
   if (getExpertChunks(forward->getParentOfType<ModuleOp>()) == 1)
     return found;
   for (Operation &op : forward.getBody().front()) {
-    bool isExpert = isa<nn::GroupedMatmulOp>(op);
+    bool isExpert = isa<GroupedOpInterface>(op);
     bool takesRows = llvm::any_of(op.getOperands(), [&](Value operand) {
       return found.contains(operand.getDefiningOp());
     });
@@ -451,12 +451,13 @@ findJoinedGradients(ArrayRef<Operation *> delayed) {
   llvm::MapVector<Common, SmallVector<NumberedMatmul>> found;
   llvm::DenseMap<Attribute, int64_t> numbers;
   for (Operation *op : delayed) {
-    auto matmul = dyn_cast<nn::MatmulOp>(op);
-    if (!matmul || !matmul->hasOneUse())
+    auto matmul = dyn_cast<ContractionOpInterface>(op);
+    if (!matmul || !matmul.contractsOnly() || !matmul->hasOneUse())
       continue;
-    auto sum = dyn_cast<nn::AccumulateOp>(*matmul->user_begin());
+    auto sum = dyn_cast<SlotOpInterface>(*matmul->user_begin());
     WorkShape shape = cast<CostedOpInterface>(op).getWorkShape();
-    if (!sum || !isWorthBatching(matmul.getType().getNumElements()))
+    if (!sum || sum.getAccess() != nn::SlotAccess::Add ||
+        !isWorthBatching(matmul.getResultType().getNumElements()))
       continue;
     if (numbers.empty())
       numbers = numberParameters(op->getParentOfType<ModuleOp>());
@@ -529,7 +530,9 @@ planner::Block Measurer::measure(func::FuncOp forward,
         continue;
       operation->pass = delayed.contains(&op) ? planner::Pass::BackwardWeight
                                               : planner::Pass::BackwardInput;
-      operation->again = isa<nn::AttentionOp>(op);
+      // What has a gradient is of the forward pass.
+      operation->again = operation->kind == OperationKind::Attention &&
+                         isa<DifferentiableOpInterface>(op);
       reads.give(*operation, delayed.contains(&op));
       std::optional<planner::Operation> companion =
           makeCompanion(&op, *operation);

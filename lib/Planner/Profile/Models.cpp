@@ -14,6 +14,7 @@
 
 #include "Measure.h"
 #include "plait/Analysis/ModelFlops.h"
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Plan/Attention.h"
@@ -43,8 +44,7 @@ ModelProfile::Model *ModelProfile::getModel(int64_t batch) {
   model->folded = foldLayers(loss);
   // An op of a folded layer stands for as many as the layer does.
   auto countAlike = [&](Operation *op) {
-    int64_t block = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr).getInt();
-    return model->folded.blocks[block].count;
+    return model->folded.blocks[*nn::getLayer(op)].count;
   };
   model->flops = countModelFlops(loss, countAlike) / batch;
   return model.get();
@@ -87,10 +87,11 @@ int64_t ModelProfile::countExperts() {
 /// divide neither heads nor, but for cp, sequences.
 Status ModelProfile::checkFusedAttention(int architecture) {
   Status status;
-  getModel(kSmall)->module->walk([&](nn::AttentionOp op) {
-    ArrayRef<int64_t> query = op.getQuery().getType().getShape();
-    status = plan::checkGpuAttention(plan::fb::DType::BF16, query[1],
-                                     query.back(), architecture);
+  getModel(kSmall)->module->walk([&](CostedOpInterface op) {
+    WorkShape shape = op.getWorkShape();
+    if (shape.kind == WorkShape::Attention)
+      status = plan::checkGpuAttention(plan::fb::DType::BF16, shape.queries,
+                                       shape.headSize, architecture);
     return status.ok() ? WalkResult::advance() : WalkResult::interrupt();
   });
   return status;

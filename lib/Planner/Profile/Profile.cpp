@@ -38,6 +38,7 @@
 #include "Separator.h"
 #include "plait/Configuration/CompressionFacts.h"
 #include "plait/Configuration/Optimizers.h"
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/ExpertChunks.h"
@@ -124,15 +125,15 @@ Precision ModelProfile::getWidth() const {
 // One microbatch size
 //===----------------------------------------------------------------------===//
 
-/// Every block becomes a stage. What is no layer is not marked as one, as it is
-/// not where the model is compiled.
-static void assignStages(func::FuncOp loss, const FoldedBlocks &folded) {
+/// Every block becomes a stage. From here on layers are told as where a model
+/// is compiled.
+static void assignStages(func::FuncOp loss) {
   Builder builder(loss.getContext());
   for (Operation &op : loss.getBody().front().without_terminator()) {
     // A parameter that several blocks read belongs to none.
     if (nn::getSlotAccess(&op) == nn::SlotAccess::Read)
       continue;
-    Attribute stage = op.getAttr(nn::kLayerAttr);
+    Attribute stage = op.getAttr(nn::kBlockAttr);
     // What a pass has added without saying where belongs to what it reads.
     for (Value operand : op.getOperands())
       if (Operation *source = operand.getDefiningOp(); !stage && source)
@@ -140,9 +141,7 @@ static void assignStages(func::FuncOp loss, const FoldedBlocks &folded) {
     op.setAttr(pipe::kStageAttr, stage ? stage : builder.getI64IntegerAttr(0));
   }
   for (Operation &op : loss.getBody().front())
-    if (auto block = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr);
-        block && !folded.blocks[block.getInt()].isLayer)
-      op.removeAttr(nn::kLayerAttr);
+    op.removeAttr(nn::kBlockAttr);
 }
 
 /// Whether a parameter is pinned to an axis: then the mesh has to have it.
@@ -174,7 +173,7 @@ LogicalResult ModelProfile::shard(ModuleOp module, const Model &model,
   loss->setAttr(kSequencesAttr, builder.getF64FloatAttr(sequences));
   if (failed(run(module, Phase::Shard)))
     return failure();
-  assignStages(loss, folded);
+  assignStages(loss);
   return success();
 }
 

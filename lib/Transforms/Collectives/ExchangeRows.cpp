@@ -54,7 +54,7 @@ public:
   void combine(dist::ReduceScatterOp scatter);
 
 private:
-  Rows getRows(nn::GroupedMatmulOp matmul) const;
+  Rows getRows(GroupedOpInterface matmul) const;
   Rows findRows(Value value, int depth = 0) const;
   Rows findReaders(Value gathered, SmallVectorImpl<Operation *> &repeats) const;
   Rows findOwnRows(Value value) const;
@@ -72,7 +72,7 @@ static ArrayRef<int64_t> shapeOf(Value value) {
 }
 
 /// The axis has to be the one that splits the op's experts.
-Rows Exchanger::getRows(nn::GroupedMatmulOp matmul) const {
+Rows Exchanger::getRows(GroupedOpInterface matmul) const {
   std::optional<nn::BeginAttr> begin = matmul.getBegin();
   if (!begin || begin->getTerms().size() != 1 ||
       begin->getTerms().front().axis != axis)
@@ -85,7 +85,7 @@ Rows Exchanger::getRows(nn::GroupedMatmulOp matmul) const {
 Rows Exchanger::findRows(Value value, int depth) const {
   constexpr int most = 4;
   Operation *maker = value.getDefiningOp();
-  if (auto matmul = dyn_cast_if_present<nn::GroupedMatmulOp>(maker))
+  if (auto matmul = dyn_cast_if_present<GroupedOpInterface>(maker))
     return matmul.makesMatrices() ? Rows() : getRows(matmul);
   if (!maker || depth == most || !maker->hasTrait<OpTrait::Elementwise>())
     return {};
@@ -106,11 +106,11 @@ Rows Exchanger::findReaders(Value gathered,
   Rows rows;
   for (OpOperand &use : gathered.getUses()) {
     Rows own;
-    if (auto matmul = dyn_cast<nn::GroupedMatmulOp>(use.getOwner())) {
+    if (auto matmul = dyn_cast<GroupedOpInterface>(use.getOwner())) {
       bool isRows = use.get() != matmul.getIds() &&
                     (use.getOperandNumber() == 0 || matmul.makesMatrices());
       own = isRows ? getRows(matmul) : Rows();
-    } else if (isa<nn::BroadcastOp>(use.getOwner()) && repeats.empty()) {
+    } else if (getFacts(use.getOwner()).repeats && repeats.empty()) {
       repeats.push_back(use.getOwner());
       own = findReaders(use.getOwner()->getResult(0), repeats);
     }
@@ -169,14 +169,15 @@ Rows Exchanger::findSummed(Value sum) const {
     return rows;
   if (!sum.hasOneUse())
     return {};
-  if (auto add = sum.getDefiningOp<nn::AddOp>()) {
-    Rows rows = findSummed(add.getLhs()), others = findSummed(add.getRhs());
-    return rows == others ? rows : Rows();
+  Operation *maker = sum.getDefiningOp();
+  if (maker && maker->hasTrait<AddsOperands>()) {
+    Rows rows = findSummed(maker->getOperand(0));
+    return rows == findSummed(maker->getOperand(1)) ? rows : Rows();
   }
-  auto reduce = sum.getDefiningOp<nn::ReduceOp>();
-  if (!reduce || reduce.getKind() != nn::ReduceKind::Sum)
+  if (!getFacts(maker).adds)
     return {};
-  Rows rows = findOwnRows(reduce.getInput());
+  auto reduce = cast<FusableOpInterface>(maker);
+  Rows rows = findOwnRows(reduce->getOperand(0));
   return rows && reduce.getDims() == ArrayRef{rows.ids.getType().getRank() - 1}
              ? rows
              : Rows();
@@ -251,8 +252,8 @@ struct ExchangeRowsPass : plait::impl::ExchangeRowsPassBase<ExchangeRowsPass> {
     ModuleOp module = getOperation();
     if (getConfiguration(module).expertExchange != ExpertExchange::Rows)
       return;
-    WalkResult found = module.walk(
-        [](nn::GroupedMatmulOp) { return WalkResult::interrupt(); });
+    WalkResult found =
+        module.walk([](GroupedOpInterface) { return WalkResult::interrupt(); });
     if (!found.wasInterrupted()) {
       module.emitError("rows of experts are to be exchanged "
                        "(`expert-exchange` rows), but the model has none");

@@ -36,10 +36,12 @@ static bool isLogits(Value value) {
     if (!seen.insert(own).second)
       continue;
     for (Operation *user : own.getUsers()) {
-      if (isa<nn::SoftmaxCrossEntropyOp>(user))
+      auto selection = dyn_cast<SelectionOpInterface>(user);
+      if (selection && selection.getSelection().from == own &&
+          selection.getSelection().isOfRow())
         return true;
       bool isElementwise =
-          isa<nn::AddOp>(user) ||
+          user->hasTrait<AddsOperands>() ||
           (user->getNumOperands() == 1 && user->getNumResults() == 1 &&
            user->getResult(0).getType() == own.getType());
       if (isElementwise)
@@ -52,11 +54,11 @@ static bool isLogits(Value value) {
 /// The dimensions of the weight that `use` sums over; none where the weight is
 /// no matrix there.
 static Columns findColumns(OpOperand &use) {
-  auto matmul = dyn_cast<nn::MatmulOp>(use.getOwner());
-  if (!matmul || matmul.getLhs() == matmul.getRhs() ||
-      isLogits(matmul.getResult()))
+  auto spec = dyn_cast<ContractionOpInterface>(use.getOwner());
+  if (!spec || !spec.contractsOnly() ||
+      spec->getOperand(0) == spec->getOperand(1) ||
+      isLogits(spec->getResult(0)))
     return {};
-  ContractionOpInterface spec = matmul;
   bool isLeft = use.getOperandNumber() == 0;
   StringRef own = isLeft ? spec.getLhsLetters() : spec.getRhsLetters();
   StringRef other = isLeft ? spec.getRhsLetters() : spec.getLhsLetters();
@@ -99,7 +101,7 @@ struct AssignMatricesPass
     llvm::DenseMap<Attribute, Columns> found;
     for (auto read : nn::findAccesses(getOperation(), nn::SlotAccess::Read))
       for (OpOperand &use : read.getTensor().getUses()) {
-        if (isa<nn::StopGradientOp>(use.getOwner()))
+        if (use.getOwner()->hasTrait<StopsGradient>())
           continue;
         Columns columns = findColumns(use);
         auto [known, isNew] =

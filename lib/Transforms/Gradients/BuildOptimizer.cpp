@@ -456,12 +456,11 @@ struct BuildOptimizerPass
         if (unit.addsToError(mesh, rank, configuration))
           for (ParameterUse *member : unit.members)
             added.insert({rank, member->parameter.getSymName()});
-    auto error = nn::SlotAttr::get(&getContext(), Slot::getState(kErrorState));
-    getOperation().walk([&](nn::AccumulateOp add) {
+    for (auto add : nn::findAccesses(getOperation(), nn::SlotAccess::Add)) {
       int64_t rank = *getRank(add->getParentOfType<func::FuncOp>());
       if (added.count({rank, add.getSymbol()}))
-        add.setSlotAttr(error);
-    });
+        add.setSlot(Slot::getState(kErrorState));
+    }
   }
 
   void runOnOperation() override {

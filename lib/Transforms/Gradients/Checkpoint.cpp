@@ -21,6 +21,7 @@
 #include "../Remarks.h"
 #include "../Sharding/FactorAxes.h"
 #include "plait/Analysis/MinimumCut.h"
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Plait/IR/ExpertChunks.h"
 #include "plait/Dialect/Plan/IR/Buffers.h"
@@ -44,10 +45,8 @@ using namespace plait;
 
 /// Computed element by element, with nothing to add up or to look up.
 static bool isElementwise(Operation *op) {
-  auto fusable = dyn_cast_or_null<FusableOpInterface>(op);
-  return fusable && !isBackward(op) &&
-         (fusable.getFusionRole() == FusionRole::Elementwise ||
-          fusable.getFusionRole() == FusionRole::Broadcast);
+  RoleFacts facts = getFacts(op);
+  return (facts.elementwise || facts.repeats) && !isBackward(op);
 }
 
 /// Whether what `op` is made of takes `bytes` or more, looking through what is
@@ -140,9 +139,9 @@ static bool isCheap(Operation *op) {
 /// An op that makes each element of another one of the same type, whether or
 /// not it is decomposed later: activations, scalings.
 static bool isOfOneElement(Operation *op) {
-  std::optional<FusionRole> role = findRole(op);
-  bool isByElement = role ? *role == FusionRole::Elementwise
-                          : isa<DecomposableOpInterface>(op);
+  bool isByElement = isa<FusableOpInterface>(op)
+                         ? getFacts(op).elementwise
+                         : isa<DecomposableOpInterface>(op);
   return isByElement && op->getNumOperands() == 1 && op->getNumResults() == 1 &&
          op->hasTrait<OpTrait::SameOperandsAndResultType>() &&
          !op->hasTrait<ComparesFloats>() && isCheap(op);
@@ -158,7 +157,7 @@ static bool isReadAnyway(Operation *op) {
   auto inBackward = [](Operation *user) { return isBackward(user); };
   // What is returned is kept as it is.
   auto inKernel = [](Operation *user) {
-    return isBackward(user) ? findRole(user) == FusionRole::Elementwise
+    return isBackward(user) ? getFacts(user).elementwise
                             : !user->hasTrait<OpTrait::IsTerminator>();
   };
   return llvm::any_of(op->getUsers(), inBackward) &&
@@ -185,7 +184,7 @@ static llvm::SetVector<Operation *> findExpertRows(func::FuncOp function) {
       return found.contains(operand.getDefiningOp());
     });
     bool isByRow = isElementwise(&op) || isOfOneElement(&op) || isNarrowed(&op);
-    if (isa<nn::GroupedMatmulOp>(op) || (takesRows && isByRow))
+    if (isa<GroupedOpInterface>(op) || (takesRows && isByRow))
       found.insert(&op);
   }
   return found;
@@ -336,10 +335,7 @@ Recomputer::recompute(ArrayRef<Operation *> users,
 /// What is computed or gathered again, not merely read: it fuses with its user,
 /// or is not held for long.
 static bool belongsToUser(Operation *copy) {
-  auto fusable = dyn_cast<FusableOpInterface>(copy);
-  bool isComputed = fusable &&
-                    fusable.getFusionRole() == FusionRole::Elementwise &&
-                    copy->getNumOperands() != 0;
+  bool isComputed = getFacts(copy).elementwise && copy->getNumOperands() != 0;
   return isComputed || isOfOneElement(copy) || isGathered(copy) ||
          isGatheredInOrder(copy);
 }
@@ -415,8 +411,8 @@ static void sink(ArrayRef<Operation *> copies,
 static int64_t countLayers(func::FuncOp function) {
   llvm::DenseSet<int64_t> layers;
   for (Operation &op : function.getBody().front())
-    if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr))
-      layers.insert(layer.getInt());
+    if (auto layer = nn::getLayer(&op))
+      layers.insert(*layer);
   return int64_t(layers.size());
 }
 
@@ -470,10 +466,10 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
     for (Operation &op : function.getBody().front()) {
       if (isBackward(&op))
         backward.push_back(&op);
-      auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr);
+      auto layer = nn::getLayer(&op);
       if (!layer)
         continue;
-      SmallVector<Operation *> &own = layers[layer.getInt()];
+      SmallVector<Operation *> &own = layers[*layer];
       if (isBackward(&op))
         own.push_back(&op);
     }
@@ -485,8 +481,7 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
         continue;
       Recompute recompute = kinds.getKind(int(place));
       auto isOwn = [layer = layer](Operation *op) {
-        auto own = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr);
-        return own && own.getInt() == layer;
+        return nn::getLayer(op) == layer;
       };
       if (recompute == Recompute::Full)
         recomputer.recompute(

@@ -43,7 +43,7 @@ namespace {
 /// Holds what belongs to one grouped matmul.
 class Experts {
 public:
-  Experts(nn::GroupedMatmulOp matmul, bool isProfile)
+  Experts(GroupedOpInterface matmul, bool isProfile)
       : matmul(matmul), isProfile(isProfile) {}
 
   bool contains(Operation *op) const { return experts.ops.contains(op); }
@@ -59,7 +59,7 @@ private:
   bool include(Operation *op, Value value, bool isResult);
   bool growFrom(Operation *op);
 
-  nn::GroupedMatmulOp matmul;
+  GroupedOpInterface matmul;
   bool isProfile;
   /// The extents of a rank's own tokens, and of those that the experts take.
   SmallVector<int64_t> own, taken;
@@ -118,7 +118,7 @@ bool Experts::isWide(Value value) const {
 /// results; false: it has none of them.
 bool Experts::include(Operation *op, Value value, bool isResult) {
   std::optional<FactorRule> rule = findFactorRule(op);
-  if (!rule || (!isTransparent(op) && !isa<nn::GroupedMatmulOp>(op)))
+  if (!rule || (!isTransparent(op) && !isa<GroupedOpInterface>(op)))
     return false;
   int factor = FactorRule::kNone;
   auto find = [&](ValueRange values, ArrayRef<FactorRule::DimFactors> factors) {
@@ -152,7 +152,7 @@ bool Experts::growFrom(Operation *op) {
     if (!maker || contains(maker) || !dims.contains(operand) ||
         !isWide(operand))
       continue;
-    bool isOwn = isa<nn::GroupedMatmulOp>(maker) ||
+    bool isOwn = isa<GroupedOpInterface>(maker) ||
                  llvm::all_of(maker->getUsers(),
                               [&](Operation *user) { return contains(user); });
     hasGrown |= isOwn && include(maker, operand, true);
@@ -209,7 +209,7 @@ void Experts::split(int64_t asked) {
 static LogicalResult find(func::FuncOp function, int64_t asked,
                           std::vector<Experts> &found) {
   bool isProfile = plait::isProfile(function->getParentOfType<ModuleOp>());
-  for (auto matmul : function.getBody().front().getOps<nn::GroupedMatmulOp>()) {
+  for (auto matmul : function.getBody().front().getOps<GroupedOpInterface>()) {
     if (llvm::any_of(found, [&](const Experts &experts) {
           return experts.contains(matmul);
         }))

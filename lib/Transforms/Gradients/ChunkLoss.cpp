@@ -45,8 +45,8 @@ namespace {
 /// The head that begins with one matmul.
 class Head {
 public:
-  explicit Head(nn::MatmulOp matmul)
-      : matmul(matmul), shape(matmul.getType().getShape()) {}
+  explicit Head(ContractionOpInterface matmul)
+      : matmul(matmul), shape(matmul.getResultType().getShape()) {}
 
   /// Whether the loss follows without another matmul, from a tensor larger than
   /// what it is made of.
@@ -83,7 +83,7 @@ private:
   }
   void addRowOps(const OpSet &others);
 
-  nn::MatmulOp matmul;
+  ContractionOpInterface matmul;
   SmallVector<int64_t> shape; // of logits
   int64_t rowDim = 0;         // of them
   OpSet reached;
@@ -117,10 +117,9 @@ bool Head::isFound() {
     return false;
   rowDim = first - shape.begin();
   char row = matmul.getResultLetters()[rowDim];
-  Value input =
-      matmul.getLhsLetters().contains(row) ? matmul.getLhs() : matmul.getRhs();
+  Value input = matmul->getOperand(!matmul.getLhsLetters().contains(row));
   if (cast<RankedTensorType>(input.getType()).getNumElements() >=
-      matmul.getType().getNumElements())
+      matmul.getResultType().getNumElements())
     return false;
   reached = findReached();
   return llvm::any_of(reached, [](Operation *op) {
@@ -213,8 +212,8 @@ struct ChunkLossPass : plait::impl::ChunkLossPassBase<ChunkLossPass> {
   /// Finds the heads of one function, each of which begins with a matmul.
   std::vector<Head> findHeads(func::FuncOp function) {
     std::vector<Head> found, heads;
-    for (auto matmul : function.getBody().front().getOps<nn::MatmulOp>())
-      if (Head head(matmul); head.isFound())
+    for (auto op : function.getBody().front().getOps<ContractionOpInterface>())
+      if (Head head(op); op.contractsOnly() && head.isFound())
         found.push_back(std::move(head));
     std::vector<std::optional<std::string>> problems;
     for (Head &head : found) {

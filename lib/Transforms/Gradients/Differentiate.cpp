@@ -36,6 +36,7 @@
 #include "LossGradient.h"
 #include "ParameterUses.h"
 #include "StageGradients.h"
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
@@ -121,12 +122,6 @@ private:
 };
 
 } // namespace
-
-/// Whether the gradient of `op` is a sum over dimensions.
-static bool isRepeated(Operation *op) {
-  auto fusable = dyn_cast<FusableOpInterface>(op);
-  return fusable && fusable.getFusionRole() == FusionRole::Broadcast;
-}
 
 static bool isFloat(Value value) {
   return isa<FloatType>(getElementTypeOrSelf(value.getType()));
@@ -234,7 +229,7 @@ Value Differentiator::gradientOf(Value primal, bool staysPartial,
 /// How the gradient of `primal` is added up, but for partial sums: as it lies,
 /// or, of a parameter of which replicas compress the gradient, whole on each.
 ShardingAttr Differentiator::findCompressed(Value primal) {
-  auto read = primal.getDefiningOp<nn::ReadOp>();
+  auto read = primal.getDefiningOp<SlotOpInterface>();
   nn::ParameterOp parameter =
       read && compresses ? nn::findParameter(read, tables) : nn::ParameterOp();
   return parameter ? nn::getSharding(parameter,
@@ -314,7 +309,8 @@ LogicalResult Differentiator::visitDifferentiable(Operation *op) {
     return op->emitError("'") << op->getName() << "' has no derivative";
   SmallVector<Value> cotangents;
   for (Value result : op->getResults())
-    cotangents.push_back(gradientOf(result, movesElements(op), isRepeated(op)));
+    cotangents.push_back(
+        gradientOf(result, movesElements(op), getFacts(op).repeats));
   // Only the first result of an op is meant for differentiation; the others
   // are there for the backward pass.
   for (auto [index, cotangent] : llvm::enumerate(cotangents))
@@ -354,11 +350,10 @@ SmallVector<Value> Differentiator::buildGradients(Operation *op,
       seeds.push_back({gradient, ShardingAttr::of(operand)});
   shardNewOps(created, seeds, meshRef);
   // Reshards that sharding inserted among the new ops belong to the layer too.
-  if (Attribute layer = op->getAttr(nn::kLayerAttr))
-    for (Operation *added = op; added != kept;) {
-      added = added->getNextNode();
-      added->setAttr(nn::kLayerAttr, layer);
-    }
+  for (Operation *added = op; added != kept;) {
+    added = added->getNextNode();
+    nn::inheritLayer(added, op);
+  }
   // Recorded anew: reshards are created by builders that this one's listener
   // does not hear.
   for (Operation *added = before->getNextNode();
@@ -503,9 +498,11 @@ LogicalResult Differentiator::run() {
 /// backward pass then reads frozen parameters again as it does others, where it
 /// would keep what was gathered of them.
 static void eraseStops(ModuleOp module) {
-  module.walk([](nn::StopGradientOp stop) {
-    stop.replaceAllUsesWith(stop.getInput());
-    stop.erase();
+  module.walk([](Operation *op) {
+    if (!op->hasTrait<StopsGradient>())
+      return;
+    op->replaceAllUsesWith(op->getOperands());
+    op->erase();
   });
 }
 

@@ -116,12 +116,11 @@ static int64_t countFreed(const OpSet &moved) {
   for (size_t index = 0; index < values.size(); ++index) {
     Value value = values[index];
     Operation *source = value.getDefiningOp();
-    auto fusable = dyn_cast_or_null<FusableOpInterface>(source);
     bool isKept = llvm::any_of(value.getUsers(), [&](Operation *user) {
       return isBackward(user) && !moved.contains(user);
     });
-    if (fusable && !getFacts(fusable.getFusionRole()).reduces)
-      addOperands(fusable);
+    if (isa_and_present<FusableOpInterface>(source) && !isReduction(source))
+      addOperands(source);
     else if (!isKept && (!source || source->getNumOperands()))
       bytes += byteSize(value.getType());
   }
@@ -138,13 +137,21 @@ static int64_t countLeft(const OpSet &moved) {
   return bytes;
 }
 
+/// Whether what becomes of a sum of terms becomes of each term, element by
+/// element.
+static bool goesByTerm(Operation *op) {
+  auto shardable = dyn_cast<ShardableOpInterface>(op);
+  return isa<dist::ReshardOp>(op) || (op->hasTrait<OpTrait::Elementwise>() &&
+                                      shardable && shardable.isLinear());
+}
+
 /// Whether a sum is moved, and added to a gradient, and nothing else.
 static bool endsInSum(Operation *op) {
   while (op->getNumResults() == 1 && op->hasOneUse()) {
     op = *op->user_begin();
     if (nn::getSlotAccess(op) == nn::SlotAccess::Add)
       return true;
-    if (!isa<nn::AddOp, nn::CastOp, dist::ReshardOp>(op))
+    if (!goesByTerm(op))
       return false;
   }
   return false;
@@ -156,7 +163,7 @@ static void copyWay(Operation *sum, Value term) {
   for (Operation *op = sum; op->getNumResults();) {
     Value before = op->getResult(0);
     op = *op->user_begin();
-    if (isa<nn::AddOp>(op))
+    if (op->hasTrait<AddsOperands>())
       continue;
     Operation *own = builder.clone(*op);
     own->replaceUsesOfWith(before, term);
@@ -171,18 +178,17 @@ static void copyWay(Operation *sum, Value term) {
 static void accumulateEarly(Value value) {
   while (value.hasOneUse()) {
     Operation *user = *value.user_begin();
-    if (auto add = dyn_cast<nn::AddOp>(user)) {
+    if (user->hasTrait<AddsOperands>()) {
       // Both terms go the sum's way by themselves from here on.
-      Value other = add.getLhs() == value ? add.getRhs() : add.getLhs();
-      if (!endsInSum(add))
+      Value other = user->getOperand(user->getOperand(0) == value);
+      if (!endsInSum(user))
         return;
-      copyWay(add, value);
-      add.replaceAllUsesWith(other);
-      add.erase();
+      copyWay(user, value);
+      user->getResult(0).replaceAllUsesWith(other);
+      user->erase();
       continue;
     }
-    if (!isa<nn::CastOp, dist::ReshardOp>(user) &&
-        nn::getSlotAccess(user) != nn::SlotAccess::Add)
+    if (!goesByTerm(user) && nn::getSlotAccess(user) != nn::SlotAccess::Add)
       return;
     user->removeAttr(nn::kBackwardAttr);
     if (!user->getNumResults())
@@ -197,9 +203,9 @@ static SmallVector<Operation *> findHeadGradients(Block &body,
                                                   const OpSet &moved) {
   SmallVector<Operation *> found;
   for (Operation &op : body) {
-    auto fusable = dyn_cast<FusableOpInterface>(op);
-    bool shrinks = isa<nn::MatmulOp>(op) ||
-                   (fusable && getFacts(fusable.getFusionRole()).reduces);
+    auto contraction = dyn_cast<ContractionOpInterface>(op);
+    bool shrinks =
+        (contraction && contraction.contractsOnly()) || isReduction(&op);
     if (isBackward(&op) && !op.hasAttr(nn::kLayerAttr) && shrinks &&
         llvm::all_of(op.getOperands(), isForward) &&
         llvm::any_of(op.getOperands(), [&](Value operand) {

@@ -99,9 +99,8 @@ llvm::SetVector<Operation *> Delayer::findChain(Operation *op) const {
   llvm::SetVector<Operation *> chain; // grows while it is walked
   chain.insert(op);
   auto isOwn = [&](Operation *source) {
-    std::optional<FusionRole> role = findRole(source);
-    return (role == FusionRole::Elementwise || role == FusionRole::Broadcast) &&
-           !source->use_empty() &&
+    RoleFacts facts = getFacts(source);
+    return (facts.elementwise || facts.repeats) && !source->use_empty() &&
            llvm::all_of(source->getUsers(), [&](Operation *user) {
              return delayed.contains(user) || chain.contains(user);
            });

@@ -21,6 +21,7 @@
 
 #include "FindInModel.h"
 
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Import/HuggingFace.h"
@@ -47,20 +48,6 @@ struct Sum {
   StringRef name;
   bool isTrained;
   Value value;
-};
-
-/// Gives ops the layer of the router that they stand behind.
-class LayerTag : public OpBuilder::Listener {
-public:
-  explicit LayerTag(Operation *router)
-      : layer(router->getAttr(nn::kLayerAttr)) {}
-  void notifyOperationInserted(Operation *op, OpBuilder::InsertPoint) override {
-    if (layer)
-      op->setAttr(nn::kLayerAttr, layer);
-  }
-
-private:
-  Attribute layer;
 };
 
 /// Writes what belongs to one router.
@@ -234,8 +221,8 @@ struct InsertBalancePass
       return route.emitOpError("routes ")
              << route.getLogits().getType() << ", and `balance` is for tokens "
              << "of the shape of targets";
-    LayerTag tag(route);
-    OpBuilder builder(&getContext(), &tag);
+    nn::LayerListener listener(route);
+    OpBuilder builder(&getContext(), &listener);
     setInsertionPoint(builder, route);
     NNBuilder nn(builder, route.getLoc());
     RouterTerms router(nn, route, targets);

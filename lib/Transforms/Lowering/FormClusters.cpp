@@ -179,7 +179,7 @@ void Former::absorb(int from, int into) {
     });
   };
   auto isAlone = [&](Operation *op) {
-    bool mapsOnly = findRole(op) == FusionRole::Reindex && !readsMoved(op);
+    bool mapsOnly = getFacts(op).maps && !readsMoved(op);
     return (readsElsewhere(op) && !readsFixedBlock(op) && !mapsOnly) ||
            sumsAll(op);
   };
@@ -226,12 +226,10 @@ bool Former::join(Operation *op, int target) {
 /// makes `value`: it is elementwise, or unpacks, and only kernels read it.
 bool Former::isCopied(Value value, ArrayRef<int64_t> space) {
   auto isStored = [](OpOperand &use) {
-    return needsMemory(use) ||
-           findRole(use.getOwner()) == FusionRole::ScatterAdd;
+    return needsMemory(use) || getFacts(use.getOwner()).scatters;
   };
   Operation *source = value.getDefiningOp();
-  return source &&
-         (findRole(source) == FusionRole::Elementwise || unpacks(source)) &&
+  return source && (getFacts(source).elementwise || unpacks(source)) &&
          source->getNumOperands() != 0 && shapeOf(value) == space &&
          !isCompared(value) && !llvm::any_of(value.getUses(), isStored);
 }
@@ -301,7 +299,7 @@ void Former::formColumns() {
   SmallVector<Operation *> columns;
   for (Operation &op : body)
     if (findRole(&op) && units.contains(&op) &&
-        (isColumnReduction(&op) || findRole(&op) == FusionRole::ScatterAdd))
+        (isColumnReduction(&op) || getFacts(&op).scatters))
       columns.push_back(&op);
   for (Operation *op : columns)
     units[units.find(op)].closed = true;

@@ -34,29 +34,31 @@ using namespace plait;
 /// Whether `value` may be made in the place of one of its terms: not where it
 /// has to lie in a buffer that is not the function's own.
 static bool liesAnywhere(Value value) {
-  return llvm::none_of(
-      value.getUsers(),
-      llvm::IsaPred<SlotOpInterface, nn::MetricOp, nn::ConcatOp>);
+  return llvm::none_of(value.getUsers(), [](Operation *user) {
+    return isa<MemoryOpInterface>(user) || user->hasTrait<JoinsOperands>();
+  });
 }
 
 /// Has the later of two matmuls that `add` adds up add to the earlier one.
-static void fuseSum(nn::AddOp add) {
-  for (auto [sum, other] : {std::pair(add.getLhs(), add.getRhs()),
-                            std::pair(add.getRhs(), add.getLhs())}) {
-    auto matmul = sum.getDefiningOp<nn::MatmulOp>();
+static void fuseSum(Operation *add) {
+  for (unsigned own : {0, 1}) {
+    Value sum = add->getOperand(own), other = add->getOperand(1 - own);
+    auto matmul = sum.getDefiningOp<ContractionOpInterface>();
     auto before = other.getDefiningOp<ContractionOpInterface>();
-    if (!matmul || !before || !before->isBeforeInBlock(matmul) ||
-        !sum.hasOneUse() || !other.hasOneUse() || !nn::isFusable(matmul))
+    if (!matmul || !matmul.contractsOnly() || !before ||
+        !before->isBeforeInBlock(matmul) || !sum.hasOneUse() ||
+        !other.hasOneUse() || !nn::isFusable(matmul))
       continue;
     OpBuilder builder(matmul);
     auto fused = nn::FusedMatmulOp::create(
-        builder, matmul.getLoc(), add.getType(), /*preactivation=*/Type(),
-        matmul.getLhs(), matmul.getRhs(), matmul.getSpec(), /*bias=*/Value(),
-        /*gelu=*/false, /*gelu_input=*/Value(), /*addend=*/other);
+        builder, matmul.getLoc(), sum.getType(), /*preactivation=*/Type(),
+        matmul->getOperand(0), matmul->getOperand(1), matmul.getSpec(),
+        /*bias=*/Value(), /*gelu=*/false, /*gelu_input=*/Value(),
+        /*addend=*/other);
     fused->setDiscardableAttrs(matmul->getDiscardableAttrDictionary());
-    add.replaceAllUsesWith(fused.getResult());
-    add.erase();
-    matmul.erase();
+    add->getResult(0).replaceAllUsesWith(fused.getResult());
+    add->erase();
+    matmul->erase();
     return;
   }
 }
@@ -65,10 +67,10 @@ namespace {
 struct FuseSumsPass : plait::impl::FuseSumsPassBase<FuseSumsPass> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
-      for (nn::AddOp add : llvm::make_early_inc_range(
-               function.getBody().front().getOps<nn::AddOp>()))
-        if (liesAnywhere(add))
-          fuseSum(add);
+      for (Operation &op :
+           llvm::make_early_inc_range(function.getBody().front()))
+        if (op.hasTrait<AddsOperands>() && liesAnywhere(op.getResult(0)))
+          fuseSum(&op);
   }
 };
 } // namespace

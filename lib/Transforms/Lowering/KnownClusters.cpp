@@ -25,7 +25,7 @@ static uintptr_t wordOf(const void *unique) {
 
 bool plait::addNumbers(ArrayRef<Operation *> ops) {
   return llvm::all_of(ops, [](Operation *op) {
-    return isa<nn::AddOp>(op) &&
+    return op->hasTrait<AddsOperands>() &&
            cast<RankedTensorType>(op->getResult(0).getType()).getRank() == 0 &&
            llvm::none_of(op->getOperands(), [](Value operand) {
              Operation *source = operand.getDefiningOp();

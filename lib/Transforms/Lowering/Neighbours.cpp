@@ -56,8 +56,11 @@ static llvm::MapVector<Common, SmallVector<Member>>
 findMembers(func::FuncOp function,
             const llvm::MapVector<Value, plan::PlaceAttr> &places) {
   llvm::MapVector<Common, SmallVector<Member>> found;
-  for (auto matmul : function.getBody().front().getOps<nn::MatmulOp>()) {
-    Value result = matmul.getResult();
+  for (auto matmul :
+       function.getBody().front().getOps<ContractionOpInterface>()) {
+    if (!matmul.contractsOnly())
+      continue;
+    Value result = matmul->getResult(0);
     for (unsigned shared : {0, 1}) {
       Value common = matmul->getOperand(shared);
       Value other = matmul->getOperand(1 - shared);
@@ -66,7 +69,7 @@ findMembers(func::FuncOp function,
       Value free = makesFixed ? other : result;
       plan::PlaceAttr place = findBuffer(fixed, places);
       if (common == other || !place || places.contains(free) ||
-          !isWorthBatching(matmul.getType().getNumElements()))
+          !isWorthBatching(matmul.getResultType().getNumElements()))
         continue;
       int64_t bytes = plan::getStoredBytes(fixed);
       found[{common, shared, bytes, plan::getStoredBytes(free)}].push_back(

@@ -80,8 +80,7 @@ static bool isOdd(Value value) {
 static bool readsByLoops(plan::ClusterOp cluster, unsigned operand) {
   BlockArgument argument = cluster.getBody().front().getArgument(operand);
   return llvm::none_of(argument.getUses(), [](OpOperand &use) {
-    return readsMemory(use) ||
-           getRole(use.getOwner()) == FusionRole::ScatterAdd;
+    return readsMemory(use) || getFacts(use.getOwner()).scatters;
   });
 }
 

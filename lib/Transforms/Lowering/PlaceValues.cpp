@@ -156,7 +156,9 @@ static plan::PlaceAttr advance(plan::PlaceAttr place, int64_t bytes) {
 }
 
 static bool isJoined(Value value) {
-  return llvm::any_of(value.getUsers(), llvm::IsaPred<nn::ConcatOp>);
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return user->hasTrait<JoinsOperands>();
+  });
 }
 
 /// Returns where a value must lie because of who makes or takes it; null:
@@ -173,8 +175,8 @@ plan::PlaceAttr Placer::fixedPlace(Value value) {
     if (isa<func::ReturnOp>(user))
       return place(slots.results[use.getOperandNumber()]);
     // What is joined lies in its part of the whole.
-    if (auto concat = dyn_cast<nn::ConcatOp>(user))
-      if (plan::PlaceAttr whole = fixedPlace(concat.getResult()))
+    if (user->hasTrait<JoinsOperands>())
+      if (plan::PlaceAttr whole = fixedPlace(user->getResult(0)))
         return advance(whole, getOffset(use));
     if (plan::PlaceAttr target = ownPlace(user))
       return target;
@@ -247,8 +249,9 @@ void Placer::placeInResult(Value result, Value operand) {
   plan::PlaceAttr taken = places[result];
   for (Value value = operand; value; value = inPlaceOf.lookup(value)) {
     places[value] = taken;
-    if (auto concat = value.getDefiningOp<nn::ConcatOp>())
-      for (OpOperand &part : concat->getOpOperands())
+    if (Operation *op = value.getDefiningOp();
+        op && op->hasTrait<JoinsOperands>())
+      for (OpOperand &part : op->getOpOperands())
         places[part.get()] = advance(taken, getOffset(part));
   }
 }
@@ -271,10 +274,9 @@ void Placer::workInPlace() {
   // pointing to the one before.
   for (Operation &op : body) {
     // 1.
-    if (auto concat = dyn_cast<nn::ConcatOp>(op);
-        concat && !places.contains(concat))
+    if (op.hasTrait<JoinsOperands>() && !places.contains(op.getResult(0)))
       for (OpOperand &operand : op.getOpOperands()) {
-        inPlaceOf[operand.get()] = concat;
+        inPlaceOf[operand.get()] = op.getResult(0);
         joined[operand.get()] = getOffset(operand);
       }
     if (auto reduce = dyn_cast<dist::AllReduceOp>(op))

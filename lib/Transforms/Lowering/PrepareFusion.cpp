@@ -36,17 +36,17 @@ bool plait::isFree(Operation *op) {
 }
 
 bool plait::needsMemory(OpOperand &use) {
-  return !findRole(use.getOwner()) || readsMemory(use);
+  return !isa<FusableOpInterface>(use.getOwner()) || readsMemory(use);
 }
 
 bool plait::readsElsewhere(Operation *op) {
-  std::optional<FusionRole> role = findRole(op);
-  return role && (getFacts(*role).readsMemory || getFacts(*role).scatters);
+  RoleFacts facts = getFacts(op);
+  return facts.readsMemory || facts.scatters;
 }
 
 bool plait::readsFixedBlock(Operation *op) {
   std::optional<IndexMap> map =
-      findRole(op) ? findIndexMap(op) : std::optional<IndexMap>();
+      getFacts(op).maps ? findIndexMap(op) : std::nullopt;
   return map && map->isBlock() && map->begin == IndexMap::Begin::None;
 }
 
@@ -58,7 +58,7 @@ bool plait::isCompared(Value value) {
 }
 
 bool plait::unpacks(Operation *op) {
-  if (findRole(op) != FusionRole::Reindex)
+  if (!getFacts(op).maps)
     return false;
   auto count = [](Value value) {
     return cast<ShapedType>(value.getType()).getNumElements();
@@ -89,7 +89,7 @@ static void copyStoredValues(Block &body) {
   llvm::DenseSet<Value> returned;
   for (Operation &op : llvm::make_early_inc_range(body)) {
     // What has no result stores its operands, or returns them.
-    bool joins = isa<nn::ConcatOp>(op);
+    bool joins = op.hasTrait<JoinsOperands>();
     if (op.getNumResults() && !joins)
       continue;
     if (isWrittenBack(dyn_cast<SlotOpInterface>(op))) {
@@ -103,11 +103,12 @@ static void copyStoredValues(Block &body) {
       bool alone = operand.get().hasOneUse();
       // Kernels and matmuls can add to what is in a buffer, nothing else.
       bool overwrites =
-          source && !findRole(source) && !isa<ContractionOpInterface>(source);
+          source && !isa<FusableOpInterface, ContractionOpInterface>(source);
       bool isAccumulate = nn::getSlotAccess(&op) == nn::SlotAccess::Add;
       bool first = returned.insert(operand.get()).second;
-      bool isOwn = (!isAccumulate && !joins) || (alone && !overwrites) ||
-                   (joins && alone && !isa_and_nonnull<nn::ConcatOp>(source));
+      bool isOwn =
+          (!isAccumulate && !joins) || (alone && !overwrites) ||
+          (joins && alone && !(source && source->hasTrait<JoinsOperands>()));
       if (computed && first && isOwn)
         continue;
       builder.setInsertionPoint(&op);

@@ -48,8 +48,8 @@ void plait::sortTokens(ModuleOp module) {
         continue;
       tokens.push_back(argument);
       for (OpOperand &use : argument.getUses())
-        if (auto scatter = dyn_cast<nn::EmbeddingGradOp>(use.getOwner()))
-          entries = std::max(entries, countTableRows(scatter));
+        if (getFacts(use.getOwner()).scatters)
+          entries = std::max(entries, countTableRows(use.getOwner()));
     }
   }
   if (entries == 0 || entries >= INT32_MAX ||

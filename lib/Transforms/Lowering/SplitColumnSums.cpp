@@ -65,8 +65,7 @@ bool plait::isColumnReduction(Operation *op) {
 /// is added up, which must not round them.
 static bool hasFewBlocks(Operation *op) {
   ArrayRef<int64_t> dims = getDims(op);
-  if (findRole(op) != FusionRole::ReduceSum || dims.size() < 2 ||
-      !areFrom(0, dims))
+  if (!getFacts(op).adds || dims.size() < 2 || !areFrom(0, dims))
     return false;
   RankedTensorType type = typeOf(op->getOperand(0));
   int64_t columns = typeOf(op->getResult(0)).getNumElements(), rows = 1;

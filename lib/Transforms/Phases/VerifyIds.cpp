@@ -14,7 +14,7 @@
 #include "VerifyIds.h"
 
 #include "plait/Dialect/Dist/IR/Dist.h"
-#include "plait/Dialect/NN/IR/Selection.h"
+#include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
@@ -101,9 +101,9 @@ LogicalResult plait::verifyIds(ModuleOp module) {
   if (!vocab)
     return success(); // a piece of a model, which is not executed
   dist::MeshOp mesh = dist::MeshOp::find(module);
-  WalkResult all = module.walk([&](Operation *op) {
-    nn::Selection selection = nn::findSelection(op);
-    if (!selection.ids || !areInputs(selection.ids))
+  WalkResult all = module.walk([&](SelectionOpInterface op) {
+    nn::Selection selection = op.getSelection();
+    if (!areInputs(selection.ids))
       return WalkResult::advance();
     int64_t entries = countEntries(selection, mesh);
     if (entries >= vocab.getInt())

@@ -19,7 +19,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "plait/Transforms/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -82,16 +82,14 @@ static void narrow(Value value) {
 
 /// Only the first result: others are statistics for the backward pass, which
 /// rounding to bf16 would spoil. A contraction that is the loss itself adds up
-/// in f32, and is not rounded behind that; nor are the logits of a router whose
-/// scores have a bias, and the bias, as DeepSeek-V3 has them.
+/// in f32, and is not rounded behind that; nor is what some op takes as it is.
 void Narrower::narrow(Operation &op) {
-  auto isBiased = [](Operation *user) {
-    auto route = dyn_cast<nn::RouteOp>(user);
-    return route && route.getBias();
-  };
-  bool isRouted = llvm::any_of(op.getUsers(), isBiased);
+  bool staysWide = llvm::any_of(op.getUsers(), [](Operation *user) {
+    auto composed = dyn_cast<DecomposableOpInterface>(user);
+    return composed && composed.takesWideOperands();
+  });
   if (nn::getSlotAccess(&op) == nn::SlotAccess::Read) {
-    if (isRouted)
+    if (staysWide)
       return;
     auto read = cast<SlotOpInterface>(op);
     read.setSlot(nn::Slot::Compute);
@@ -100,7 +98,7 @@ void Narrower::narrow(Operation &op) {
   }
   bool isSum =
       isa<ContractionOpInterface>(op) &&
-      (isRouted || llvm::is_contained(op.getUsers(), body.getTerminator()));
+      (staysWide || llvm::is_contained(op.getUsers(), body.getTerminator()));
   if (isa<ShardableOpInterface>(op) && !isSum)
     ::narrow(op.getResult(0));
 }
@@ -117,8 +115,7 @@ void Narrower::castOperands(Operation &op, Type from, Type to) {
     if (!known) {
       known = nn::CastOp::create(builder, operand.get().getLoc(),
                                  type.clone(to), operand.get());
-      if (Attribute layer = op.getAttr(nn::kLayerAttr))
-        known.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
+      nn::inheritLayer(known.getDefiningOp(), &op);
     }
     operand.set(known);
   }

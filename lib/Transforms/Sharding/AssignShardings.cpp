@@ -26,6 +26,7 @@
 #include "ExpertRows.h"
 #include "ShardingProblem.h"
 #include "plait/Dialect/NN/IR/Inputs.h"
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/FoldedModel.h"
@@ -148,9 +149,9 @@ static int64_t rankOf(Value value) {
 static SmallVector<Value> findTokens(BlockArgument argument, int64_t dim) {
   SmallVector<Value> reordered;
   for (Operation *user : argument.getUsers())
-    if (auto reorder = dyn_cast<nn::ReorderOp>(user))
-      if (int64_t(reorder.getDim()) == dim)
-        reordered.push_back(reorder);
+    if (movesElements(user) &&
+        cast<FusableOpInterface>(user).getIndexMap().dim == dim)
+      reordered.push_back(user->getResult(0));
   return reordered.empty() ? SmallVector<Value>{argument} : reordered;
 }
 
@@ -350,8 +351,7 @@ void Assigner::publish(Value result) {
   Value moved = reshard(builder, result, wanted);
   // The reshard belongs to the layer of its source, for recomputation.
   result.replaceAllUsesExcept(moved, moved.getDefiningOp());
-  if (Attribute layer = result.getDefiningOp()->getAttr(nn::kLayerAttr))
-    moved.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
+  nn::inheritLayer(moved.getDefiningOp(), result.getDefiningOp());
 }
 
 /// A parameter lies as its sharding says, which may be over more axes than its
@@ -396,10 +396,9 @@ void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
   if (rows.contains(op))
     rows.bring(shardable, meshRef, axes);
   applyFactorAxes(shardable, meshRef, axes);
-  if (Attribute layer = op->getAttr(nn::kLayerAttr))
-    for (Operation *added = op->getPrevNode(); added != before;
-         added = added->getPrevNode())
-      added->setAttr(nn::kLayerAttr, layer);
+  for (Operation *added = op->getPrevNode(); added != before;
+       added = added->getPrevNode())
+    nn::inheritLayer(added, op);
   for (Value result : op->getResults())
     if (!rows.keeps(result))
       publish(result);

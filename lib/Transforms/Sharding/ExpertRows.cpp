@@ -80,7 +80,7 @@ void ExpertRows::addUser(ShardableOpInterface op) {
     }
   if (!ids)
     return;
-  if (findRole(op) == FusionRole::ReduceSum) {
+  if (getFacts(op).adds) {
     ops.insert(op);
     return;
   }
@@ -93,7 +93,7 @@ void ExpertRows::addUser(ShardableOpInterface op) {
 
 /// Adds what is repeated for ops on rows alone.
 void ExpertRows::addSource(Operation *op) {
-  if (findRole(op) == FusionRole::Broadcast && !op->use_empty() &&
+  if (getFacts(op).repeats && !op->use_empty() &&
       llvm::all_of(op->getUsers(),
                    [&](Operation *user) { return ops.contains(user); }))
     ops.insert(op);

@@ -16,6 +16,7 @@
 
 #include "FactorAxes.h"
 
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Transforms/Chunks.h"
 
@@ -61,10 +62,8 @@ ShardingAttr plait::getSharding(FlatSymbolRefAttr mesh, const FactorRule &rule,
 }
 
 bool plait::movesElements(Operation *op) {
-  auto fusable = dyn_cast<FusableOpInterface>(op);
   auto shardable = dyn_cast<ShardableOpInterface>(op);
-  return fusable && fusable.getFusionRole() == FusionRole::Reindex &&
-         shardable && shardable.isLinear();
+  return shardable && shardable.isLinear() && getFacts(op).maps;
 }
 
 /// Equal blocks only: collectives move them as they are, without padding.
@@ -105,7 +104,7 @@ static bool isReadOnce(MeshOp mesh, Value value) {
   llvm::SmallDenseSet<Attribute> layers;
   int64_t readers = 0;
   for (Operation *user : value.getUsers()) {
-    Attribute layer = user->getAttr(nn::kLayerAttr);
+    Attribute layer = nn::getLayerAttr(user);
     readers += !layer || layers.insert(layer).second;
   }
   return readers <= 1 || mesh.getAxisSize(Axis::PP) <= 1;
@@ -149,13 +148,12 @@ void plait::reshardForLayers(OpBuilder &builder, Value value,
              [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });
   llvm::DenseMap<Attribute, Value> resharded; // by layer
   for (Operation *user : inOrder) {
-    Attribute layer = user->getAttr(nn::kLayerAttr);
+    Attribute layer = nn::getLayerAttr(user);
     Value known = layer ? resharded.lookup(layer) : Value();
     if (!known) {
       builder.setInsertionPoint(user);
       known = reshard(builder, value, sharding);
-      if (layer)
-        known.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
+      nn::inheritLayer(known.getDefiningOp(), user);
       resharded[layer] = known;
     }
     user->replaceUsesOfWith(value, known);
@@ -248,7 +246,7 @@ static Kept findKept(ShardableOpInterface op, const FactorRule &rule,
   Kept kept = keepRows(rule, axes);
   if (kept.axes.empty() && rule.isElementwise())
     kept = keepOwned(op, axes);
-  if (kept.axes.empty() && findRole(op) == FusionRole::ReduceSum)
+  if (kept.axes.empty() && getFacts(op).adds)
     kept = keepSummed(op, axes);
   return kept.axes.empty() ? keepLinear(op) : kept;
 }

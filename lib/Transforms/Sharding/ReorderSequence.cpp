@@ -13,7 +13,7 @@
 
 #include "FactorAxes.h"
 #include "plait/Dialect/NN/IR/Inputs.h"
-#include "plait/Dialect/NN/IR/NN.h"
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Transforms/Passes.h"
 
@@ -117,13 +117,12 @@ Value SequenceReorderer::move(OpOperand &use, int64_t dim, bool isInOrder) {
   known = nn::ReorderOp::create(builder, user->getLoc(), use.get().getType(),
                                 use.get(), dim, order.chunks,
                                 /*inverse=*/!isInOrder);
-  if (layer)
-    known.getDefiningOp()->setAttr(nn::kLayerAttr, layer);
+  nn::inheritLayer(known.getDefiningOp(), user);
   return known;
 }
 
 void SequenceReorderer::visit(Operation *op) {
-  if (Attribute own = op->getAttr(nn::kLayerAttr); own != layer) {
+  if (Attribute own = nn::getLayerAttr(op); own != layer) {
     layer = own;
     moved.clear();
   }

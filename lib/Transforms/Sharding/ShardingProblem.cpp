@@ -20,6 +20,7 @@
 #include "ShardingProblem.h"
 
 #include "../Remarks.h"
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 
 #include "llvm/ADT/Sequence.h"
@@ -215,9 +216,8 @@ ShardingProblem::variableOf(Value value) const {
 
 /// Counts the ops that the one stands for.
 double ShardingProblem::countAlike(Operation *op) const {
-  auto layer = op->getAttrOfType<IntegerAttr>(nn::kLayerAttr);
-  return layer && !layerCounts.empty() ? double(layerCounts[layer.getInt()])
-                                       : 1;
+  auto layer = nn::getLayer(op);
+  return layer && !layerCounts.empty() ? double(layerCounts[*layer]) : 1;
 }
 
 void ShardingProblem::addCost(const Variable &variable,

@@ -16,6 +16,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "../WriteProblem.h"
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Schedule/StageCut.h"
@@ -154,15 +155,14 @@ static FailureOr<Layers> findLayers(func::FuncOp function) {
   // The last layer first: what stands without a layer counts for the layer
   // before it only if another one follows.
   for (Operation &op : function.getBody().front())
-    if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr))
-      last = std::max(last, layer.getInt());
+    last = std::max(last, nn::getLayer(&op).value_or(-1));
   int64_t current = -1;
   for (Operation &op : function.getBody().front()) {
-    if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr)) {
-      if (layer.getInt() < current)
+    if (auto layer = nn::getLayer(&op)) {
+      if (*layer < current)
         return op.emitOpError("belongs to layer ")
-               << layer.getInt() << " but stands after layer " << current;
-      current = layer.getInt();
+               << *layer << " but stands after layer " << current;
+      current = *layer;
       layers.costs[current] += costOf(&op);
     } else if (0 <= current && current < last) {
       layers.costs[current] += costOf(&op);

@@ -68,19 +68,22 @@ bool RowFinder::assign(Value value, int64_t dim) {
 /// Says what `op` needs of its operands where rows are dimension `dim` of its
 /// result.
 bool RowFinder::visit(Operation *op, int64_t dim) {
+  RoleFacts facts = getFacts(op);
+  ArrayRef<int64_t> dims;
+  if (facts.repeats || facts.reduces)
+    dims = cast<FusableOpInterface>(op).getDims();
+  if (facts.repeats) {
+    const auto *from = llvm::find(dims, dim);
+    return assign(op->getOperand(0),
+                  from == dims.end() ? whole : from - dims.begin());
+  }
+  if (facts.reduces) {
+    for (int64_t reduced : dims) // ascending
+      dim += reduced <= dim;
+    return dim != whole && assign(op->getOperand(0), dim);
+  }
   return llvm::TypeSwitch<Operation *, bool>(op)
       .Case([&](nn::FillOp) { return true; })
-      .Case([&](nn::BroadcastOp op) {
-        const auto *from = llvm::find(op.getDims(), dim);
-        return assign(op.getInput(), from == op.getDims().end()
-                                         ? whole
-                                         : from - op.getDims().begin());
-      })
-      .Case([&](nn::ReduceOp op) {
-        for (int64_t reduced : op.getDims()) // ascending
-          dim += reduced <= dim;
-        return dim != whole && assign(op.getInput(), dim);
-      })
       .Case([&](nn::RotateHalfOp op) {
         return dim + 1 != op.getType().getRank() && assign(op.getInput(), dim);
       })

@@ -18,10 +18,7 @@
 
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/Buffers.h"
-#include "plait/Plan/Attention.h"
-#include "plait/Plan/GroupedGemm.h"
 
-#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -34,41 +31,12 @@ static uint64_t getGemmWorkspace(TargetAttr target) {
   return uint64_t(target.getCubin() == "sm_80" ? 8 : 32) << 20;
 }
 
-/// Returns what an attention may use. The formula is one over steps of the plan
-/// file (plait/Plan/Attention.h), of which only the fields that it reads are
-/// filled in: the step itself does not exist yet.
-template <typename OpTy>
-static uint64_t getAttentionWorkspace(OpTy op, fb::AttentionKind kind,
-                                      bool deterministic, int architecture) {
-  ArrayRef<int64_t> query = op.getQuery().getType().getShape();
-  fb::AttentionStepT step;
-  step.kind = kind;
-  step.dtype = getElementTypeOrSelf(op.getQuery()).isBF16() ? fb::DType::BF16
-                                                            : fb::DType::F32;
-  step.batch = query[0];
-  step.queries = query[1];
-  step.keys = op.getKey().getType().getDimSize(1);
-  step.kv_heads = query[2];
-  step.heads = query[2] * query[3];
-  step.head_size = query[4];
-  step.deterministic = deterministic;
-  if (nn::BeginAttr begin = op.getBeginAttr();
-      begin && !op.getScore().getBidirectional())
-    step.chunks = begin.getChunks();
-  return gpuAttentionWorkspace(step, architecture);
-}
-
 /// Returns what GEMMs and the largest attention or grouped GEMM of a program
 /// may use.
 static uint64_t getLibraryWorkspace(ProgramOp program, TargetAttr target) {
   auto module = program->getParentOfType<ModuleOp>();
   bool deterministic = getConfiguration(module).deterministic;
-  int architecture = target.getArchitecture();
   uint64_t bytes = getGemmWorkspace(target);
-  auto add = [&](auto op, fb::AttentionKind kind) {
-    bytes = std::max(
-        bytes, getAttentionWorkspace(op, kind, deterministic, architecture));
-  };
   llvm::SmallDenseSet<Attribute> seen;
   // Libraries run one after the other on the stream that computes: they share
   // the largest of their workspaces.
@@ -80,18 +48,9 @@ static uint64_t getLibraryWorkspace(ProgramOp program, TargetAttr target) {
     Operation *function = module.lookupSymbol(callee);
     if (!function)
       continue;
-    function->walk([&](Operation *op) {
-      llvm::TypeSwitch<Operation *>(op)
-          .Case(
-              [&](nn::AttentionOp op) { add(op, fb::AttentionKind::Forward); })
-          .Case([&](nn::AttentionGradOp op) {
-            add(op, fb::AttentionKind::Backward);
-          })
-          .Case([&](nn::GroupedMatmulOp op) {
-            int64_t rows = op.getIds().getType().getNumElements();
-            bytes =
-                std::max(bytes, gpuGroupedWorkspace(rows, op.countExperts()));
-          });
+    function->walk([&](CostedOpInterface op) {
+      bytes = std::max(bytes, op.getLibraryWorkspace(target.getArchitecture(),
+                                                     deterministic));
     });
   }
   return bytes;

@@ -170,7 +170,7 @@ LogicalResult Checker::checkOperandPartial(Value operand, unsigned index) {
   if (isOwned && hasOwners)
     return success();
   bool linear = cast<ShardableOpInterface>(op).isLinear();
-  bool sums = findRole(op) == FusionRole::ReduceSum && sharding &&
+  bool sums = getFacts(op).adds && sharding &&
               sharding.getReduction() != Reduction::Max;
   bool mayBe = linear || sums || isOwned;
   if (index == 0) {

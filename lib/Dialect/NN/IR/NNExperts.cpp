@@ -20,6 +20,7 @@
 #include "LetterRule.h"
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
+#include "plait/Plan/GroupedGemm.h"
 
 #include "llvm/ADT/Sequence.h"
 
@@ -156,6 +157,11 @@ WorkShape GroupedMatmulOp::getWorkShape() {
   return shape;
 }
 
+uint64_t GroupedMatmulOp::getLibraryWorkspace(int, bool) {
+  return plan::gpuGroupedWorkspace(getIds().getType().getNumElements(),
+                                   countExperts());
+}
+
 /// The sum over what rows of `letters` have and those of `kept` lack.
 static Value sumOver(NNBuilder &nn, Value rows, StringRef letters,
                      StringRef kept) {
@@ -264,6 +270,10 @@ LogicalResult RouteOp::verify() {
 // The parts of a split dimension, of tokens or of experts, exchange by the ops
 // that it is made of.
 bool RouteOp::decomposesEarly() { return true; }
+
+/// As DeepSeek-V3 has the logits of a router whose scores have a bias, and the
+/// bias.
+bool RouteOp::takesWideOperands() { return bool(getBias()); }
 
 /// Over the last dimension, with the maximum taken off first.
 static Value softmax(NNBuilder &nn, Value x) {

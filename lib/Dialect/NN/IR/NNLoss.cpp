@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Dialect/NN/IR/Inputs.h"
+#include "plait/Dialect/NN/IR/Layers.h"
 #include "plait/Dialect/NN/IR/NamedLosses.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 
@@ -255,12 +256,12 @@ LogicalResult nn::verifyLoss(FunctionOpInterface loss, int64_t vocab) {
 /// else be passed over in silence.
 LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
                                                   NamedAttribute attribute) {
-  if (attribute.getName() == kLayerAttr) {
+  if (attribute.getName() == kLayerAttr || attribute.getName() == kBlockAttr) {
     auto layer = dyn_cast<IntegerAttr>(attribute.getValue());
     if (layer && layer.getType().isInteger(64) && layer.getInt() >= 0)
       return success();
     return op->emitOpError("has ")
-           << kLayerAttr << " = " << attribute.getValue()
+           << attribute.getName() << " = " << attribute.getValue()
            << ", expected the index of a layer, an i64 of at least 0";
   }
   if (attribute.getName() == kBackwardAttr &&

@@ -51,6 +51,25 @@ struct StepMemory {
   Slot slot = Slot::Value;
 };
 
+/// Says that an op takes the entries of `from` that `ids` name, along `dim`, of
+/// which a rank has those from `begin` on.
+struct Selection {
+  mlir::Value ids, from;
+  int64_t dim = 0;
+  BeginAttr begin;
+  int64_t limit = 0; // entries of the whole; 0: not said
+
+  /// Counts the entries of the rank that runs the op.
+  int64_t getEntries() const {
+    return llvm::cast<mlir::RankedTensorType>(from.getType()).getDimSize(dim);
+  }
+  /// Whether it is one of the classes of a row.
+  bool isOfRow() const {
+    return dim + 1 ==
+           llvm::cast<mlir::RankedTensorType>(from.getType()).getRank();
+  }
+};
+
 /// The words of a score, which ops of several dialects have.
 mlir::ParseResult parseScore(mlir::OpAsmParser &parser, ScoreAttr &score);
 void printScore(mlir::OpAsmPrinter &printer, mlir::Operation *op,

@@ -34,7 +34,8 @@ def NNDialect : Dialect {
     Further results, `tensor<f32> {nn.loss = "z_loss"}`, are sums that a step
     reports beside the loss. An op may carry the discardable attribute
     `nn.layer = i`: the index of the repeated block it belongs to, the unit of
-    pipeline stages and of recomputation.
+    pipeline stages and of recomputation. The planner, which makes one of alike
+    layers, also numbers what is left of them: `nn.block = i`.
 
     What a module that is compiled says of the loss is verified (`verifyLoss`):
     - (L1) `@loss` is one block of ops on whole tensors that say how they split over

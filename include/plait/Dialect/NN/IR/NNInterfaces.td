@@ -52,4 +52,32 @@ def NN_SlotOpInterface : OpInterface<"SlotOpInterface"> {
   }];
 }
 
+def NN_SelectionOpInterface : OpInterface<"SelectionOpInterface"> {
+  let cppNamespace = "::plait";
+  let description = [{
+    An op that takes entries of a tensor which ids name. Who asks how many ids
+    there may be need not know which op it is.
+  }];
+  let methods = [
+    InterfaceMethod<"What it selects, and from what.",
+      "::plait::nn::Selection", "getSelection", (ins)>,
+  ];
+}
+
+def NN_GroupedOpInterface : OpInterface<"GroupedOpInterface"> {
+  let cppNamespace = "::plait";
+  let description = [{
+    A contraction of each row with the matrix that an id of the row names: that of
+    one of several experts.
+  }];
+  let methods = [
+    InterfaceMethod<"The ids, one for each row.",
+      "::mlir::TypedValue<::mlir::RankedTensorType>", "getIds", (ins)>,
+    InterfaceMethod<"The first expert of the rank; none: it has all.",
+      "::std::optional<::plait::nn::BeginAttr>", "getBegin", (ins)>,
+    InterfaceMethod<"Whether the matrices are the result.",
+      "bool", "makesMatrices", (ins)>,
+  ];
+}
+
 #endif // PLAIT_DIALECT_NN_IR_NNINTERFACES_TD

@@ -40,6 +40,7 @@ def NN_MatmulOp : NN_Op<"matmul", [
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
+    bool contractsOnly() { return true; }
     bool takesRowPitch() { return true; }
   }];
 }
@@ -90,8 +91,11 @@ def NN_FusedMatmulOp : NN_Op<"fused_matmul", [
 
 def NN_GroupedMatmulOp : NN_Op<"grouped_matmul", [
     Pure, AllElementTypesMatch<["lhs", "rhs"]>, ContractionOpInterface,
+    NN_GroupedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
-    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface,
+                              ["getFlops", "getWorkShape",
+                               "getLibraryWorkspace"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "A matmul of each row with the matrix that an id names";
   let description = [{
@@ -158,7 +162,8 @@ def NN_GroupedMatmulOp : NN_Op<"grouped_matmul", [
 
 def NN_RouteOp : NN_Op<"route", [
     Pure, DeclareOpInterfaceMethods<DecomposableOpInterface,
-                                    ["decomposesEarly"]>]> {
+                                    ["decomposesEarly",
+                                     "takesWideOperands"]>]> {
   let summary = "The experts that take each token, and their weights";
   let description = [{
     `ids` are the `choices` experts with the highest scores, the highest first and
@@ -216,7 +221,7 @@ defvar NN_RowsDeclaration = [{
 }];
 
 def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
-    AllElementTypesMatch<["table", "result"]>,
+    AllElementTypesMatch<["table", "result"]>, NN_SelectionOpInterface,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
   let summary = "Rows of a table";
@@ -246,7 +251,11 @@ def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
     $table `,` $ids attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
-  let extraClassDeclaration = NN_RowsDeclaration;
+  let extraClassDeclaration = NN_RowsDeclaration # [{
+    ::plait::nn::Selection getSelection() {
+      return {getIds(), getTable(), 0, getBeginAttr(), int64_t(getLimit())};
+    }
+  }];
 }
 
 def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
@@ -283,7 +292,9 @@ def NN_AttentionOp : NN_Op<"attention", [
     Pure, AttrSizedOperandSegments, AllElementTypesMatch<["query", "key", "value", "out"]>,
     DeclareOpInterfaceMethods<ShardableOpInterface,
                               ["localizeFactor", "orderFactor"]>,
-    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface,
+                              ["getFlops", "getWorkShape",
+                               "getLibraryWorkspace"]>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<NN_DropoutOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface,
@@ -353,7 +364,9 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
       "query_gradient", "key_gradient", "value_gradient"]>,
     DeclareOpInterfaceMethods<ShardableOpInterface,
                               ["localizeFactor", "orderFactor"]>,
-    DeclareOpInterfaceMethods<CostedOpInterface, ["getFlops", "getWorkShape"]>,
+    DeclareOpInterfaceMethods<CostedOpInterface,
+                              ["getFlops", "getWorkShape",
+                               "getLibraryWorkspace"]>,
     DeclareOpInterfaceMethods<DecomposableOpInterface,
                               ["checkLibraryStep", "isLibraryStepByDefault",
                                "addsToLibraryStep"]>]> {
@@ -561,7 +574,7 @@ def NN_GeluGradOp : NN_Op<"gelu_grad", [
 }
 
 def NN_SoftmaxCrossEntropyOp : NN_Op<"softmax_cross_entropy", [
-    Pure, DeclareOpInterfaceMethods<DecomposableOpInterface,
+    Pure, NN_SelectionOpInterface, DeclareOpInterfaceMethods<DecomposableOpInterface,
                                     ["decomposesEarly"]>]> {
   let summary = "The summed loss of predicting the targets";
   let description = [{
@@ -588,6 +601,12 @@ def NN_SoftmaxCrossEntropyOp : NN_Op<"softmax_cross_entropy", [
   let builders = [OpBuilder<(ins "::mlir::Value":$logits,
                                  "::mlir::Value":$targets,
                                  "int32_t":$ignore)>];
+  let extraClassDeclaration = [{
+    ::plait::nn::Selection getSelection() {
+      int64_t classes = getLogits().getType().getRank() - 1;
+      return {getTargets(), getLogits(), classes, {}};
+    }
+  }];
 }
 
 #endif // PLAIT_DIALECT_NN_IR_NNMODELOPS_TD

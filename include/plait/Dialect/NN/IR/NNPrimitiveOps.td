@@ -37,8 +37,9 @@ class NN_UnaryOp<string mnemonic, string what, list<Trait> traits = []>
   let assemblyFormat = "$input attr-dict `:` type($result)";
 }
 
-class NN_BinaryOp<string mnemonic, string what, bit linear = 0>
-    : NN_ElementwiseOp<mnemonic, linear> {
+class NN_BinaryOp<string mnemonic, string what, bit linear = 0,
+                  list<Trait> traits = []>
+    : NN_ElementwiseOp<mnemonic, linear, traits> {
   let summary = what;
   let description =
       "Example: `%y = nn." # mnemonic # " %a, %b : tensor<2x4xf32>`.";
@@ -59,7 +60,9 @@ def NN_SigmoidOp : NN_UnaryOp<"sigmoid", "1 / (1 + exp(-x))">;
 def NN_IsZeroOp : NN_UnaryOp<"is_zero", "1 where x is 0, else 0; no gradient",
                              [ComparesFloats]>;
 
-def NN_AddOp : NN_BinaryOp<"add", "The sum a + b", 1> { let hasFolder = 1; }
+def NN_AddOp : NN_BinaryOp<"add", "The sum a + b", 1, [AddsOperands]> {
+  let hasFolder = 1;
+}
 def NN_SubOp : NN_BinaryOp<"sub", "The difference a - b">;
 def NN_MulOp : NN_BinaryOp<"mul", "The product a · b">;
 def NN_DivOp : NN_BinaryOp<"div", "The quotient a / b">;
@@ -106,7 +109,8 @@ class NN_ByConstantOp<string mnemonic, string what>
 def NN_ScaleOp : NN_ByConstantOp<"scale", "The product x · amount">;
 def NN_ShiftOp : NN_ByConstantOp<"shift", "The sum x + amount">;
 
-def NN_StopGradientOp : NN_ElementwiseOp<"stop_gradient"> {
+def NN_StopGradientOp
+    : NN_ElementwiseOp<"stop_gradient", 0, [StopsGradient]> {
   let summary = "A value that is a constant when differentiating";
   let description = "Example: `%y = nn.stop_gradient %x : tensor<2x4xf32>`.";
   let arguments = (ins NN_FloatTensor:$input);
@@ -307,7 +311,7 @@ def NN_ChunkOp : NN_Op<"chunk", [Pure,
   let hasVerifier = 1;
 }
 
-def NN_ConcatOp : NN_Op<"concat", [Pure]> {
+def NN_ConcatOp : NN_Op<"concat", [Pure, JoinsOperands]> {
   let summary = "Tensors one behind the other along the first long dimension";
   let description = [{
     The inverse of `nn.chunk`. Operands are made where the result lies, so that it
@@ -391,7 +395,7 @@ def NN_ReduceOp : NN_Op<"reduce", [
 }
 
 def NN_PickOp : NN_Op<"pick", [
-    Pure, AllElementTypesMatch<["input", "result"]>,
+    Pure, AllElementTypesMatch<["input", "result"]>, NN_SelectionOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface,
                               ["localizeFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
@@ -419,6 +423,12 @@ def NN_PickOp : NN_Op<"pick", [
     $input `,` $ids attr-dict `:` type($input) `,` type($ids) `->` type($result)
   }];
   let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::plait::nn::Selection getSelection() {
+      int64_t row = getInput().getType().getRank() - 1;
+      return {getIds(), getInput(), row, getBeginAttr()};
+    }
+  }];
 }
 
 def NN_ValidOp : NN_Op<"valid", NN_Compute # [

@@ -79,11 +79,16 @@ static double getLeastSeconds(const Operation &op, const Device &device,
   return bytes / getMemoryRate(device);
 }
 
+static bool isGather(const Operation &op) {
+  return op.kind == OperationKind::Collective &&
+         op.collective == CollectiveKind::AllGather;
+}
+
 /// Counts of a forward pass all but what is cut into pieces: beside each other
 /// rows may be computed. What hides hides behind work that nothing else
 /// hides behind, so that all of them together take no longer than the passes.
 /// Of gradients of weights nothing counts: what was gathered before may be
-/// there.
+/// there. Nor does what may be gathered in one launch with what is before it.
 ExchangeBound planner::getExchangeBound(const Work &work, int tensor,
                                         const Cluster &cluster,
                                         const Training &training) {
@@ -93,9 +98,12 @@ ExchangeBound planner::getExchangeBound(const Work &work, int tensor,
   bool cuts = training.cutsCollectives(cluster.device.isProcessor);
   ExchangeBound bound;
   for (int block : work.order)
-    for (const Operation &op : work.blocks[block].operations) {
+    for (const Operation *before = nullptr;
+         const Operation &op : work.blocks[block].operations) {
+      bool isJoined = before && isGather(*before) && isGather(op);
+      before = &op;
       if (op.kind != OperationKind::Collective || op.axis != Axis::TP ||
-          op.pass == Pass::BackwardWeight)
+          op.pass == Pass::BackwardWeight || isJoined)
         continue;
       double bytes = op.collectiveElements(batch) * element;
       double seconds =

@@ -16,6 +16,7 @@
 #include "BlockTimer.h"
 #include "RankMemory.h"
 
+#include "plait/Plan/Communicators.h"
 #include "plait/Support/PieceOverlap.h"
 
 #include <algorithm>
@@ -66,12 +67,53 @@ Cost BlockTimer::makeCost(const Operation &op) const {
   return cost;
 }
 
+double BlockTimer::bytesOf(const Operation &op) const {
+  return op.collectiveElements(context.sequences()) *
+         elementBytes(options.precision);
+}
+
+/// Whether only gradients of weights read what `op` gathers.
+static bool isForWeights(const Operation &op) {
+  return op.kind == OperationKind::Collective &&
+         op.collective == CollectiveKind::AllGather &&
+         op.pass == Pass::BackwardWeight;
+}
+
+/// Returns the bytes that GPUs gather before `op` in the same launch
+/// (plan::batchGathers): by gathers right in front of it, or, where gradients
+/// of weights run apart, for these, which begins at once.
+double BlockTimer::getBatched(const Operation &op) const {
+  const Operation *first = block.operations.data();
+  auto isGather = [&](const Operation &other) {
+    return other.kind == OperationKind::Collective && !other.movesRows &&
+           other.collective == CollectiveKind::AllGather &&
+           other.axis == op.axis && other.pass == op.pass;
+  };
+  bool isOwn = &op >= first && &op < getEnd();
+  if (!context.framework().delaysWeights || !context.hasHost() || !isOwn ||
+      !isGather(op))
+    return 0;
+  bool isApart = split && isForWeights(op);
+  double most = double(plan::kMostBatched) * context.group(op.axis).ranks;
+  double own = bytesOf(op), before = 0;
+  for (const Operation *other = &op; other-- != first;) {
+    if (isGather(*other) && own + before + bytesOf(*other) <= most)
+      before += bytesOf(*other);
+    else if (!isApart || isGather(*other))
+      break;
+  }
+  return before;
+}
+
 /// Of one of `pieces`.
 double BlockTimer::collectiveSecondsOf(const Operation &op, int pieces) const {
-  double bytes = op.collectiveElements(context.sequences()) *
-                 elementBytes(options.precision) / pieces;
-  auto seconds = op.movesRows ? rowsSeconds : collectiveSeconds;
-  return seconds(op.collective, bytes, context.group(op.axis), context.cluster);
+  auto seconds = [&](double bytes) {
+    return (op.movesRows ? rowsSeconds : collectiveSeconds)(
+        op.collective, bytes, context.group(op.axis), context.cluster);
+  };
+  double bytes = bytesOf(op), before = pieces == 1 ? getBatched(op) : 0;
+  return before > 0 ? seconds(before + bytes) - seconds(before)
+                    : seconds(bytes / pieces);
 }
 
 /// A pass that is computed again exchanges it again.
@@ -85,12 +127,6 @@ PassTime &BlockTimer::getPass(const Operation &op) {
   if (op.pass == Pass::Forward)
     return op.again ? anew : forward;
   return op.pass == Pass::BackwardInput ? input : weight;
-}
-
-/// Whether only gradients of weights read what `op` gathers.
-static bool isForWeights(const Operation &op) {
-  return op.collective == CollectiveKind::AllGather &&
-         op.pass == Pass::BackwardWeight;
 }
 
 /// Only in the backward pass is there work that does not wait for the
@@ -178,8 +214,7 @@ Exchange BlockTimer::makeExchange(const Operation &op, const Cut &cut,
           getMoment(op),
           context.group(op.axis).ranks,
           double(cut.pieces),
-          op.collectiveElements(context.sequences()) *
-              elementBytes(options.precision),
+          bytesOf(op),
           cut.seconds,
           cut.seconds - exposed};
 }
@@ -210,6 +245,8 @@ double BlockTimer::addCollective(const Operation &op, const Operation *matmul,
   addCut(pass, op, best, exposed, 1);
   if (isGatheredAnew(op))
     pass.gathered += exposed;
+  if (op.axis == Axis::TP && isForWeights(op))
+    pass.forWeights += exposed;
   Exchange exchange = makeExchange(op, best, exposed);
   if (const Cut *own = findChained(op)) {
     addCut(gained, op, best, exposed, -1);
@@ -398,13 +435,13 @@ void BlockTimer::addAll() {
     }
     if (isAttention && op->pass == Pass::Forward)
       untilAttention = forward.device.seconds;
-    double waited = input.context;
     double begin = getWorked(op->pass == Pass::Forward);
     double seconds = add(*op);
     marker.add(*op, begin, begin + seconds);
-    // Ranks of cp exchange as much before an attention as behind it.
+    if (isAttention && op->pass != Pass::Forward)
+      untilMade = input;
     if (isAttention)
-      fetch(*op, (waited - input.context) / 2 - seconds);
+      fetch(*op, -contextBehind - seconds);
     // What is sent to its owner is not moved (DelayMatmuls.cpp). Half of a
     // backward pass has its gathers from the start.
     if (isMatmul && op->pass == Pass::BackwardWeight &&
@@ -481,10 +518,12 @@ BlockTime BlockTimer::run() {
   time.tensorBackward = input.collective + weight.collective;
   time.expertsBackward = input.experts + weight.experts;
   time.contextBackward = input.context;
+  time.forWeights = input.forWeights + weight.forWeights;
   time.fetchedInput = fetches[0].end(getClock(false), isLayer);
   time.fetchedWeight = fetches[1].end(getClock(true), isLayer);
   if (context.configuration.mesh[Axis::CP] > 1 && context.queuesContext())
     time.drained = input.attention.seconds;
+  addInputTime(time);
   recompute(time);
   forward += anew;
   forward += gained;
@@ -495,6 +534,18 @@ BlockTime BlockTimer::run() {
   time.expertsForward = forward.experts;
   time.contextForward = forward.context;
   return time;
+}
+
+/// Counts what a layer does behind its attention's gradients, and a block
+/// before the layers all along. What that exchanges has the gradients of
+/// weights beside it that are beside nothing else.
+void BlockTimer::addInputTime(BlockTime &time) const {
+  bool hasAttention = untilMade.busy() > 0;
+  if (!split || isLayer != hasAttention)
+    return;
+  time.ofInput = input.busy() - untilMade.busy();
+  time.ofInputHidden =
+      std::min(delayed, input.collective - untilMade.collective);
 }
 
 double BlockTimer::getLeft() {

@@ -217,6 +217,10 @@ struct Context {
 struct BlockTime : StageTime {
   PartMarks marks;
   double again = 0; // of backwardInput: computed again, but for cp's exchanges
+  /// Of backwardInput: what the gradient of the block's input alone needs,
+  /// where gradients of weights run apart; and what these hide of it.
+  double ofInput = 0, ofInputHidden = 0;
+  double forWeights = 0; // of tensorBackward: gradients of weights alone wait
 };
 
 /// Seconds of one microbatch of block `index`. `split` says that the schedule

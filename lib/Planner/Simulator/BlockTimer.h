@@ -25,6 +25,7 @@ struct PassTime {
   double context = 0;    // the same over cp
   double experts = 0;    // and over ep
   double gathered = 0;   // of that: what every backward pass gathers anew
+  double forWeights = 0; // of `collective`: what gradients of weights wait for
   double contention = 0; // lost by operations that run beside communication
   Cost attention;        // of `device`: inside of attention
   int kernels = 0;
@@ -44,7 +45,7 @@ struct PassTime {
     attention += other.attention;
     for (auto part :
          {&PassTime::collective, &PassTime::context, &PassTime::experts,
-          &PassTime::gathered, &PassTime::contention})
+          &PassTime::gathered, &PassTime::forWeights, &PassTime::contention})
       this->*part += other.*part;
     kernels += other.kernels;
     return *this;
@@ -126,12 +127,15 @@ public:
 
 private:
   void recompute(BlockTime &time) const;
+  void addInputTime(BlockTime &time) const;
   Cost makeCost(const Operation &op) const;
   /// Returns the same of one of the block's operations, kept if it is.
   Cost getCost(const Operation &op) const {
     return costs ? (*costs)[size_t(&op - block.operations.data())]
                  : makeCost(op);
   }
+  double bytesOf(const Operation &op) const;
+  double getBatched(const Operation &op) const;
   double collectiveSecondsOf(const Operation &op, int pieces = 1) const;
   double contextSeconds(const Operation &op);
   double gatherSeconds(const Operation &op);
@@ -141,7 +145,8 @@ private:
     return block.operations.data() + block.operations.size();
   }
   double reorderSeconds(const Operation &op) const;
-  double exchangeSeconds(const Operation &op);
+  /// Sets `before` to what a backward pass waits for in front of the attention.
+  double exchangeSeconds(const Operation &op, double &before);
   double ringSeconds(const Operation &op);
   bool joinsGathers(const Operation &op, double bytes) const;
   double addContext(const Operation &op, CollectiveKind kind, double bytes,
@@ -198,12 +203,14 @@ private:
   PartMarker marker;
   PassTime anew; // of the forward pass, what every backward pass does itself
   PassTime read; // of `forward`, what comes before its last matmul
+  PassTime untilMade; // of `input`, up to the gradients of attention
   std::shared_ptr<const Chains> chains; // null: the block has none
   /// Differs from that of `chains` by what collectives take; what is computed
   /// again gains nothing.
   PassTime gained;
   Fetches fetches[2]; // of a backward pass, or of either half
   double delayed = 0; // weights' gradients so far that are beside no collective
+  double contextBehind = 0;  // what the last attention exchanges behind it
   double untilAttention = 0; // what a forward pass computes before one
   double computed = 0; // what the backward pass computes since the last one
   double passed = 0;   // the same, and the last one itself

@@ -52,14 +52,15 @@ double BlockTimer::addContext(const Operation &op, CollectiveKind kind,
 double BlockTimer::contextSeconds(const Operation &op) {
   if (options.sequenceParts == 1 || op.again)
     return 0;
-  double seconds = 0;
+  double seconds = 0, before = 0;
   if (options.contextHeads)
-    seconds = exchangeSeconds(op);
+    seconds = exchangeSeconds(op, before);
   else if (!context.framework().gathersContext)
     return ringSeconds(op);
   else
     seconds =
         gatherSeconds(op) + (context.isReordered() ? reorderSeconds(op) : 0);
+  contextBehind = options.contextHeads ? seconds - before : seconds / 2;
   // Gradients of weights have come behind the first collective, all of them.
   if (op.pass != Pass::Forward && !split)
     delayed = 0;
@@ -143,7 +144,7 @@ double BlockTimer::getReaderSeconds(const Operation &op) const {
 /// the matmul of the next one beside it, but for the result, for which all
 /// waits; in the backward pass the gradient of the result has the gradients of
 /// weights that are left, and others have the matmul that reads the one before.
-double BlockTimer::exchangeSeconds(const Operation &op) {
+double BlockTimer::exchangeSeconds(const Operation &op, double &before) {
   double bytesOfHead = double(op.keys) / options.sequenceParts * op.headSize *
                        options.microBatch * elementBytes(options.precision);
   bool forward = op.pass == Pass::Forward;
@@ -155,6 +156,7 @@ double BlockTimer::exchangeSeconds(const Operation &op) {
       forward || split || !context.hasHost() ? next : std::min(one, delayed);
   double seconds =
       addContext(op, CollectiveKind::AllToAll, op.heads * bytesOfHead, left);
+  before = std::max(0.0, one - left);
   if (op.keyValueHeads % options.sequenceParts != 0)
     return seconds + gatherSeconds(op);
   return seconds + addContext(op, CollectiveKind::AllToAll,

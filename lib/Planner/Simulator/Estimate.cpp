@@ -301,17 +301,12 @@ void Estimator::breakDown(double withoutTransfers) {
 /// not where it waits for copies itself, so that no copy makes a step shorter.
 void Estimator::addWork(const StageTime &time, StepLoad &load) const {
   bool splits = generator->splitsBackward;
-  // What ZeRO 3 gathers ahead is beside what other axes exchange, but for the
-  // ranks of cp.
+  // Each axis has its own stream, but what ranks of cp wait for is in theirs.
   bool waits = context.framework().exchangesOneByOne;
-  bool isAhead = configuration.zero >= 3;
-  auto getWaiting = [&](double all, double byContext) {
-    return !waits ? 0 : isAhead ? byContext : all;
-  };
-  load.forward += time.forward - time.copiedForward -
-                  getWaiting(time.exposedForward(), time.contextForward);
+  load.forward +=
+      time.forward - time.copiedForward - (waits ? time.contextForward : 0);
   double input = time.backwardInput - time.copiedInput -
-                 getWaiting(time.exposedBackward(), time.contextBackward);
+                 (waits ? time.contextBackward : 0);
   double weight = time.backwardWeight - time.copiedWeight;
   double both = input + weight - (splits ? 0 : time.drained);
   load.backward += both;
@@ -472,6 +467,7 @@ Estimator::Pieces Estimator::getPieces() {
     pieces.early = std::max(pieces.early, time.early);
   }
   std::tie(pieces.before, pieces.after) = timeEnds(kind);
+  pieces.before -= timeBlocks(kind)[work.order[work.before]].ofInputHidden;
   return pieces;
 }
 

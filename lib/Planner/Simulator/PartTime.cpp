@@ -36,6 +36,7 @@ struct Run {
   double again = 0;   // seconds of what is computed again before it
   double work = 0;    // seconds of all else, but for...
   double context = 0; // what ranks of cp wait for, in the stream of that axis
+  double forWeights = 0; // what gradients of weights wait for, of ranks of tp
 };
 
 class Streams {
@@ -54,7 +55,7 @@ private:
   struct Times {
     PerAxis<double> free = {}; // from when on a stream is
     double clock = 0, worked = 0;
-    double gathered = 0, added = 0; // when the last parameter or gradient is
+    double added = 0; // when the last gradient is there
   };
   bool isSteady(const Times &before) const;
   void skip(const Times &before, int count);
@@ -89,9 +90,6 @@ double Streams::send(const Replicated &made, double ready, bool inwards) {
 
 /// Parameters come in the order in which they are read, first of all by what is
 /// computed again.
-/// What was gathered over one axis alone lies where the next one's will; where
-/// a layer is computed again, which takes more memory later, there is room for
-/// both.
 void Streams::gather(const Run &run) {
   size_t count = run.list->parts.size();
   next.assign(count, 0);
@@ -101,8 +99,7 @@ void Streams::gather(const Run &run) {
     if (made.getSeconds() == 0)
       continue;
     double free = part < done.size() ? done[part] : times.clock;
-    double ready = run.again > 0 ? free : std::max(free, times.gathered);
-    times.gathered = next[part] = send(made, ready, /*inwards=*/true);
+    next[part] = send(made, free, /*inwards=*/true);
   }
 }
 
@@ -159,7 +156,11 @@ void Streams::compute(const Run &run) {
   done.assign(run.list->parts.size(), 0);
   if (run.again > 0)
     walk(run, run.againMarks, run.again, /*isAgain=*/true);
+  // What comes for gradients of weights comes while these wait for reductions.
+  double until = times.clock + run.work + run.context + run.forWeights;
   walk(run, run.marks, run.work, /*isAgain=*/false);
+  times.worked += run.forWeights;
+  wait(until);
 }
 
 /// Adds up what was reduced before, behind that.
@@ -175,8 +176,7 @@ bool Streams::isSteady(const Times &before) const {
   auto isSo = [&](double passed) {
     return passed == 0 || std::abs(passed - taken) < 1e-6 * taken;
   };
-  return isSo(times.gathered - before.gathered) &&
-         isSo(times.added - before.added) &&
+  return isSo(times.added - before.added) &&
          std::ranges::all_of(kAxes, [&](const AxisFacts &facts) {
            return isSo(times.free[facts.axis] - before.free[facts.axis]);
          });
@@ -185,8 +185,7 @@ bool Streams::isSteady(const Times &before) const {
 /// Skips `count` blocks, as if each took what the last one has since `before`.
 void Streams::skip(const Times &before, int count) {
   double taken = count * (times.clock - before.clock);
-  for (double Times::*time :
-       {&Times::clock, &Times::worked, &Times::gathered, &Times::added})
+  for (double Times::*time : {&Times::clock, &Times::worked, &Times::added})
     times.*time += count * (times.*time - before.*time);
   for (const AxisFacts &facts : kAxes)
     times.free[facts.axis] +=
@@ -272,13 +271,15 @@ PassWaits StagePasses::run() {
       Run &later = apart.emplace_back(run);
       later.gathers = false;
       later.marks = time.marks.weight;
-      later.work = time.backwardWeight;
+      later.forWeights = time.forWeights;
+      later.work = time.backwardWeight - later.forWeights;
     }
     run.marks = time.marks.input;
     run.againMarks = time.marks.forward;
     run.again = time.again;
     run.context = time.contextBackward;
-    run.work = time.backwardInput - run.again - run.context +
+    run.forWeights = splits ? 0 : time.forWeights;
+    run.work = time.backwardInput - run.again - run.context - run.forWeights +
                (splits ? 0 : time.backwardWeight);
   }
   waits.backward = Streams().run(runs);

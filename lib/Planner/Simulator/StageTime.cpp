@@ -41,10 +41,28 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
     sum.memory += entry.count * time.memory;
     sum.launch += entry.count * time.launch;
   }
+  moveInputTime(stage, sum);
   const StageBlocks::Entry &last = stage.entries.back();
   sum.early = timeBlocks(last.recompute)[last.block].early;
   addCopies(stage, sum);
   return sum;
+}
+
+/// Nobody waits for the gradient of what the first layer reads but gradients of
+/// weights, behind which it comes where they run apart.
+void Estimator::moveInputTime(const StageBlocks &stage, StageTime &sum) {
+  bool isFirst =
+      work.before > 0 && stage.entries.front().block == work.order[0];
+  if (!generator->splitsBackward || !isFirst)
+    return;
+  for (const StageBlocks::Entry &entry : stage.entries) {
+    const BlockTime &time = timeBlocks(entry.recompute)[entry.block];
+    sum.backwardInput -= time.ofInput;
+    sum.backwardWeight += time.ofInput - time.ofInputHidden;
+    sum.tensorBackward -= time.ofInputHidden;
+    if (entry.block == work.order[work.before])
+      return;
+  }
 }
 
 bool Estimator::waitsForParts() const {

@@ -70,7 +70,10 @@ public:
   Workspace findWorkspace();
 
 private:
-  void keepRead(Workspace &workspace, bool (*goesOn)(Operation *));
+  void keepSummed(Workspace &workspace);
+  void keepMoved(Workspace &workspace);
+  void keepGathered(Workspace &workspace);
+  void keepSent(Workspace &workspace);
   void keepExchanged(Workspace &workspace);
   void keep(Workspace &workspace, Value value, Operation *last);
   plan::PlaceAttr place(StringRef buffer, int64_t offset = 0) {
@@ -337,8 +340,12 @@ Workspace Placer::findWorkspace() {
       it->second.bytes = std::max(it->second.bytes, own.bytes);
       it->second.last = std::max(it->second.last, last);
     }
-  keepRead(workspace, isReplicaSum);
-  keepRead(workspace, isMoveAway);
+  keepSummed(workspace);
+  keepMoved(workspace);
+  keepGathered(workspace);
+  TargetAttr target = getTarget(function->getParentOfType<ModuleOp>());
+  if (target && target.isGPU())
+    keepSent(workspace);
   for (BlockArgument argument : slots.released) {
     Lifetime read{plan::getStoredBytes(argument), 0, 0};
     for (Operation *user : argument.getUsers())
@@ -350,20 +357,67 @@ Workspace Placer::findWorkspace() {
   return workspace;
 }
 
-/// Data that replicas sum up, or a copy takes elsewhere, is read beside what
-/// follows: up to the next such op, which `goesOn` tells.
-void Placer::keepRead(Workspace &workspace, bool (*goesOn)(Operation *)) {
+/// Data that replicas sum up is read beside what follows: up to the next such
+/// sum.
+void Placer::keepSummed(Workspace &workspace) {
   // Backwards, with the position of the next sum at hand. A sum over replicas
   // runs on a stream of its own: bytes that it reads must not be given to an op
   // behind it, which would have to wait for the sum.
-  int64_t next = position[&body.back()];
+  Operation *next = &body.back();
+  for (Operation &op : llvm::reverse(body))
+    if (isReplicaSum(&op))
+      keep(workspace, op.getOperand(0), std::exchange(next, &op));
+}
+
+/// Copies to another place, too, run beside what follows, and may be late: what
+/// they read stays up to the second next copy that has work in front of it. In
+/// an optimizer, whose copies all wait for each other, it is the next one.
+void Placer::keepMoved(Workspace &workspace) {
+  bool isOptimizer = doesAction(function, pipe::ActionKind::Optimizer);
+  Operation *next = &body.back(), *afterNext = next;
+  Operation *first = nullptr; // of those one behind the other
   for (Operation &op : llvm::reverse(body)) {
-    if (!goesOn(&op))
+    if (isMoveAway(&op)) {
+      Operation *last = isOptimizer ? (first ? first : next) : afterNext;
+      keep(workspace, op.getOperand(0), last);
+      first = &op;
+    } else if (first) {
+      afterNext = std::exchange(next, std::exchange(first, nullptr));
+    }
+  }
+}
+
+/// What ranks exchange is read until its result is needed: nobody in between
+/// waits for that, on GPUs.
+void Placer::keepSent(Workspace &workspace) {
+  for (Operation &op : body) {
+    auto collective = dyn_cast<dist::CollectiveOpInterface>(op);
+    Operation *first = nullptr;
+    if (collective)
+      for (Operation *user : op.getUsers())
+        if (!first || position[user] < position[first])
+          first = user;
+    if (first)
+      keep(workspace, collective.getInput(), first);
+  }
+}
+
+/// Parameters that are gathered over one axis and then over the next lie, in
+/// between, in another place than those that are gathered behind them: their
+/// first gather is beside the other's second one.
+void Placer::keepGathered(Workspace &workspace) {
+  Operation *next = nullptr; // behind, of what has been gathered before
+  for (Operation &op : llvm::reverse(body)) {
+    if (!isParameterGather(&op)) {
+      if (nn::getSlotAccess(&op) != nn::SlotAccess::Read)
+        next = nullptr;
       continue;
-    auto kept = workspace.lifetimes.find(workspace.findRoot(op.getOperand(0)));
-    if (kept != workspace.lifetimes.end())
-      kept->second.last = std::max(kept->second.last, next);
-    next = position[&op];
+    }
+    if (!isParameterGather(op.getOperand(0).getDefiningOp()))
+      continue;
+    if (next)
+      keep(workspace, op.getOperand(0), next);
+    next = &op;
   }
 }
 

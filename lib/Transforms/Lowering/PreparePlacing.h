@@ -26,6 +26,9 @@ void padRows(mlir::ModuleOp module);
 /// Whether `op` is a sum over replicas of which each keeps a part.
 bool isReplicaSum(mlir::Operation *op);
 
+/// Whether `op` gathers a parameter that ZeRO divides, over one of the axes.
+bool isParameterGather(mlir::Operation *op);
+
 /// Has replicas exchange what they divide beside other work of `function`:
 /// parameters of a layer are gathered where the layer before begins, and a
 /// reduced gradient is added up behind the next reduction. For lowered

@@ -90,20 +90,19 @@ bool plait::isReplicaSum(Operation *op) {
          isStored(op, /*isWidened=*/false);
 }
 
-/// Whether `op` gathers a parameter that ZeRO divides, over one of the axes.
-static bool isParameterGather(Operation &op) {
+bool plait::isParameterGather(Operation *op) {
   auto gather = dyn_cast<dist::AllGatherOp>(op);
   Operation *input = gather ? gather.getInput().getDefiningOp() : nullptr;
   return input && dividesState(gather.getAxis()) &&
          (nn::getSlotAccess(input) == nn::SlotAccess::Read ||
-          isParameterGather(*input));
+          isParameterGather(input));
 }
 
 /// The first op behind `op` that does neither read nor gather parameters.
 static Operation *findWork(Operation *op) {
   do
     op = op->getNextNode();
-  while (isParameterGather(*op) ||
+  while (isParameterGather(op) ||
          nn::getSlotAccess(op) == nn::SlotAccess::Read);
   return op;
 }
@@ -119,7 +118,7 @@ static void gatherAhead(Block &body) {
   Order order(body);
   SmallVector<Layer> layers; // in the order of their first gathers
   for (Operation &op : body) {
-    if (!isParameterGather(op))
+    if (!isParameterGather(&op))
       continue;
     Attribute name = op.getAttr(nn::kLayerAttr);
     // Without a layer each gather is on its own: such uses are far apart.

@@ -13,6 +13,9 @@
 // for the first matmul, or later, so that a piece is far ahead when the next
 // one needs the stream.
 //
+// Pieces of whole sequences go through attentions, too, and through one layer
+// after the other.
+//
 // The pass that cuts and the planner ask the same functions.
 //
 //===----------------------------------------------------------------------===//
@@ -88,11 +91,12 @@ inline double getSeconds(const std::vector<ChainLink> &chain,
   return std::max(free[0], free[1]);
 }
 
-/// Lists ways to run a chain in so many pieces, the fastest first. What comes
-/// behind its last exchange is beside none: from the first matmul on that
-/// takes half as long again in pieces, it may stay whole.
+/// Lists ways to run a chain of some layers in so many pieces, the fastest
+/// first: pieces are up to one layer apart. What comes behind its last exchange
+/// is beside none: from the first matmul on that takes half as long again in
+/// pieces, it may stay whole.
 inline std::vector<ChainWay> listWays(const std::vector<ChainLink> &chain,
-                                      int pieces) {
+                                      int pieces, int layers = 1) {
   constexpr int lags = 16;
   size_t whole = chain.size(); // from there on
   for (size_t link = chain.size(); link > 0 && !chain[link - 1].exchanges;
@@ -105,7 +109,7 @@ inline std::vector<ChainWay> listWays(const std::vector<ChainLink> &chain,
   std::vector<ChainWay> ways;
   auto add = [&](size_t links, double behind) {
     for (int lag = 0; lag <= lags; ++lag) {
-      ChainWay way{pieces, links, double(lag) / lags, behind};
+      ChainWay way{pieces, links, double(lag) / (lags * layers), behind};
       way.seconds += getSeconds(chain, way);
       ways.push_back(way);
     }

@@ -77,6 +77,10 @@ struct Context {
     notes->list.add(exchange);
   }
 
+  /// Layers that follow on each other on a rank and through which pieces of
+  /// whole sequences may go, at most kMostRunLayers (ChainTime.cpp); 1: each
+  /// layer's attention is computed whole.
+  int getRunLayers(Recompute kind) const;
   const Framework &framework() const { return training.framework; }
   CostOptions costOptions() const;
   double sequences() const { return configuration.sequences(); }
@@ -258,9 +262,10 @@ public:
                  const std::function<std::vector<Cost>()> &make);
 
   /// Returns the chains of `block`, of which all kinds of recomputation and of
-  /// schedules ask for the same, too; `make` finds them.
+  /// schedules with as many `runLayers` ask for the same, too; `make` finds
+  /// them.
   std::shared_ptr<const Chains> getChains(const Block &block,
-                                          const Context &context,
+                                          const Context &context, int runLayers,
                                           const std::function<Chains()> &make);
 
 private:
@@ -273,7 +278,7 @@ private:
            Make make);
 
   using Key = std::tuple<const Work *, int, int, ContextParallel, int64_t, bool,
-                         bool, MemoryPlace, bool, Recompute>;
+                         bool, MemoryPlace, bool, Recompute, int>;
   /// All that costOptions() asks of a configuration.
   using CostsKey =
       std::tuple<const Block *, int, ContextParallel, int64_t, bool>;
@@ -282,7 +287,7 @@ private:
   std::mutex mutex; // of what follows
   std::map<Key, Times> known;
   std::map<CostsKey, Costs> knownCosts;
-  std::map<std::pair<CostsKey, bool>, std::shared_ptr<const Chains>>
+  std::map<std::tuple<CostsKey, bool, int>, std::shared_ptr<const Chains>>
       knownChains;
 };
 

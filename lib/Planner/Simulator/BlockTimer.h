@@ -10,6 +10,8 @@
 
 #include "BlockTime.h"
 
+#include "plait/Support/PieceOrder.h"
+
 #include <map>
 #include <optional>
 #include <span>
@@ -169,7 +171,13 @@ private:
                        double beside);
   bool isLink(const Operation &op) const;
   Cost getPieceCost(const Operation &op, int pieces) const;
-  void cutChain(std::span<const Operation *const> chain, Chains &chains) const;
+  std::vector<ChainLink> makeLinks(std::span<const Operation *const> chain,
+                                   int pieces) const;
+  ChainWay chooseWay(std::span<const Operation *const> chain) const;
+  ChainWay chooseRun(std::span<const Operation *const> layer,
+                     double limit) const;
+  void take(std::span<const Operation *const> chain, const ChainWay &way,
+            Chains &chains) const;
   Chains findChains() const;
   void takeChains();
   const Cut *findChained(const Operation &op) const;

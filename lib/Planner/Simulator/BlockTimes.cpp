@@ -58,7 +58,8 @@ BlockTimes::Times BlockTimes::get(const Context &context, bool split,
           configuration.mesh[Axis::TP], configuration.contextParallel,
           configuration.microBatch, context.sendsGradients(),
           context.zero(/*experts=*/false) >= 3,
-          configuration.offload.activations, split, kind);
+          configuration.offload.activations, split, kind,
+          context.getRunLayers(kind));
   return getKnown(known, key, [&] { return make(context, split, kind); });
 }
 
@@ -79,10 +80,10 @@ BlockTimes::getCosts(const Block &block, const Context &context,
 
 /// Chains end where parameters are gathered between two layers.
 std::shared_ptr<const Chains>
-BlockTimes::getChains(const Block &block, const Context &context,
+BlockTimes::getChains(const Block &block, const Context &context, int runLayers,
                       const std::function<Chains()> &make) {
-  std::pair key(getCostsKey(block, context),
-                context.zero(/*experts=*/false) >= 3);
+  std::tuple key(getCostsKey(block, context),
+                 context.zero(/*experts=*/false) >= 3, runLayers);
   return getKnown(knownChains, key,
                   [&] { return std::make_shared<const Chains>(make()); });
 }

@@ -8,13 +8,13 @@
 // What a forward pass computes row by row is cut between attentions along with
 // what tensor parallelism exchanges (plait/Support/PieceOrder.h), as the
 // compiler's pass does (SplitChains.cpp). A chain goes from a layer's attention
-// into the next layer, which is one like it.
+// into the next layer, which is one like it; pieces of whole sequences go
+// through attention, too, and so from the first layer of a stage to the last.
 //
 //===----------------------------------------------------------------------===//
 
 #include "BlockTimer.h"
 
-#include "plait/Support/PieceOrder.h"
 #include "plait/Support/PieceOverlap.h"
 
 #include <algorithm>
@@ -37,21 +37,45 @@ bool BlockTimer::isLink(const Operation &op) const {
   return false;
 }
 
+/// The sequences of a piece of attention are whole.
 Cost BlockTimer::getPieceCost(const Operation &op, int pieces) const {
   if (op.kind == OperationKind::Collective)
     return {collectiveSecondsOf(op, pieces)};
   CostOptions part = options;
-  part.pieces = pieces;
+  if (op.kind == OperationKind::Attention)
+    part.microBatch /= pieces;
+  else
+    part.pieces = pieces;
   return operationCost(op, context.cluster.device, part);
 }
 
-/// Cuts a chain into the pieces that take the least time, where that is less
-/// than with each collective cut by itself.
-void BlockTimer::cutChain(std::span<const Operation *const> chain,
-                          Chains &chains) const {
-  auto exchanges = [](const Operation *op) {
-    return op->kind == OperationKind::Collective;
-  };
+static bool exchanges(const Operation *op) {
+  return op->kind == OperationKind::Collective;
+}
+
+std::vector<ChainLink>
+BlockTimer::makeLinks(std::span<const Operation *const> chain,
+                      int pieces) const {
+  std::vector<ChainLink> links;
+  for (const Operation *op : chain)
+    links.push_back({exchanges(op), getPieceCost(*op, pieces).seconds,
+                     getCost(*op).seconds});
+  return links;
+}
+
+/// Seconds of either stream at least, where the chain is cut so or ends whole.
+static double getLeast(const std::vector<ChainLink> &links, int pieces) {
+  double least[2] = {0, 0};
+  for (const ChainLink &link : links)
+    least[link.exchanges] += link.exchanges
+                                 ? pieces * link.seconds
+                                 : std::min(pieces * link.seconds, link.whole);
+  return std::max(least[0], least[1]);
+}
+
+/// Chooses the pieces that take the least time; one where that is not less than
+/// with each collective cut by itself.
+ChainWay BlockTimer::chooseWay(std::span<const Operation *const> chain) const {
   bool sums = false;
   double computed = 0, waited = 0, count = 0;
   for (const Operation *op : chain) {
@@ -69,37 +93,94 @@ void BlockTimer::cutChain(std::span<const Operation *const> chain,
   for (int pieces = 2; count > 0 && pieces <= most; ++pieces) {
     if (!sums && getBlocks() % pieces)
       continue;
-    std::vector<ChainLink> links;
-    double least[2] = {0, 0}; // of either stream
-    for (const Operation *op : chain) {
-      ChainLink link{exchanges(op), getPieceCost(*op, pieces).seconds,
-                     getCost(*op).seconds};
-      least[link.exchanges] +=
-          link.exchanges ? pieces * link.seconds
-                         : std::min(pieces * link.seconds, link.whole);
-      links.push_back(link);
-    }
-    if (std::max(least[0], least[1]) >= best.seconds)
+    std::vector<ChainLink> links = makeLinks(chain, pieces);
+    if (getLeast(links, pieces) >= best.seconds)
       continue;
     if (ChainWay way = listWays(links, pieces).front();
         way.seconds < best.seconds)
       best = way;
   }
-  if (best.pieces == 1)
+  return best;
+}
+
+/// Layers of a run that are timed: one more takes as long as the last of them.
+static constexpr int kMostRunLayers = 4;
+
+/// Masks of dropout count sequences. Where layers are computed again whole, all
+/// that the forward pass makes is in a workspace, of which pieces of one layer
+/// would take what those of another still read.
+int Context::getRunLayers(Recompute kind) const {
+  const Mesh &mesh = configuration.mesh;
+  if (configuration.microBatch == 1 || mesh[Axis::TP] == 1 ||
+      mesh[Axis::CP] > 1 || kind == Recompute::Full ||
+      zero(/*experts=*/false) >= 3 || !training.flashAttention ||
+      training.dropout)
+    return 1;
+  int64_t stages = int64_t(mesh[Axis::PP]) * std::max(1, configuration.chunks);
+  return int(std::clamp<int64_t>(work.layers() / stages, 1, kMostRunLayers));
+}
+
+/// Chooses how pieces of whole sequences go through layers like this one, and
+/// returns the seconds of each; one piece where that is not less than `limit`.
+/// The first piece has nothing beside it where it begins, nor the last where it
+/// ends, which counts for short runs.
+ChainWay BlockTimer::chooseRun(std::span<const Operation *const> layer,
+                               double limit) const {
+  int layers = context.getRunLayers(kind);
+  ChainWay best{1, 0, 0, limit};
+  for (int pieces = 2; layers > 1 && pieces <= context.training.tensorOverlap;
+       ++pieces) {
+    if (options.microBatch % pieces)
+      continue;
+    std::vector<ChainLink> links = makeLinks(layer, pieces), run, shorter;
+    if (getLeast(links, pieces) >= best.seconds)
+      continue;
+    for (int i = 0; i < layers; ++i) {
+      shorter = run;
+      run.insert(run.end(), links.begin(), links.end());
+    }
+    for (ChainWay way : listWays(run, pieces, layers)) {
+      if (way.links < run.size())
+        continue;
+      double seconds = way.seconds / layers;
+      if (layers == kMostRunLayers) {
+        ChainWay before{pieces, shorter.size(), way.lag * layers / (layers - 1),
+                        0};
+        seconds = std::max(way.seconds - getSeconds(shorter, before),
+                           getLeast(links, pieces));
+      }
+      if (seconds < best.seconds)
+        best = {pieces, links.size(), way.lag, seconds};
+      break;
+    }
+  }
+  return best;
+}
+
+/// Counts what a chain gains.
+void BlockTimer::take(std::span<const Operation *const> chain,
+                      const ChainWay &way, Chains &chains) const {
+  if (way.pieces == 1)
     return;
   Cost more;
-  for (const Operation *op : chain.first(best.links))
-    if (!exchanges(op)) {
-      more += best.pieces * getPieceCost(*op, best.pieces);
-      more += -1 * getCost(*op);
-      chains.gained.kernels += best.pieces - 1;
-    }
-  chains.gained.device += more;
-  double exposed = (best.seconds - computed - more.seconds) / count;
+  double computed = 0, count = 0;
   for (const Operation *op : chain)
     if (exchanges(op))
-      chains.cuts[op] = {best.pieces,
-                         best.pieces * collectiveSecondsOf(*op, best.pieces),
+      ++count;
+    else
+      computed += getCost(*op).seconds;
+  for (const Operation *op : chain.first(way.links))
+    if (!exchanges(op)) {
+      more += way.pieces * getPieceCost(*op, way.pieces);
+      more += -1 * getCost(*op);
+      chains.gained.kernels += way.pieces - 1;
+    }
+  chains.gained.device += more;
+  double exposed = (way.seconds - computed - more.seconds) / count;
+  for (const Operation *op : chain)
+    if (exchanges(op))
+      chains.cuts[op] = {way.pieces,
+                         way.pieces * collectiveSecondsOf(*op, way.pieces),
                          exposed,
                          0,
                          {}};
@@ -114,7 +195,8 @@ void BlockTimer::takeChains() {
     return;
   auto find = [&] { return findChains(); };
   chains = context.blockTimes
-               ? context.blockTimes->getChains(block, context, find)
+               ? context.blockTimes->getChains(block, context,
+                                               context.getRunLayers(kind), find)
                : std::make_shared<const Chains>(find());
   gained = chains->gained;
 }
@@ -128,7 +210,6 @@ const Cut *BlockTimer::findChained(const Operation &op) const {
 
 /// Parameters that are gathered when they are needed come between two layers.
 Chains BlockTimer::findChains() const {
-  Chains chains;
   std::vector<const Operation *> ops;
   for (const Operation &op : block.operations)
     if (op.pass == Pass::Forward && !op.again)
@@ -138,13 +219,27 @@ Chains BlockTimer::findChains() const {
     return op->kind == OperationKind::Attention;
   });
   auto next = std::rotate(ops.begin(), attention.base(), ops.end());
-  bool isApart = context.zero(/*experts=*/false) >= 3;
+  bool isApart = context.zero(/*experts=*/false) >= 3, isRun = true;
+  double seconds = 0; // where attention is not cut
+  std::vector<std::pair<std::span<const Operation *const>, ChainWay>> apart;
   for (auto begin = ops.begin(); begin != ops.end();) {
     auto last = isApart && begin < next ? next : ops.end();
     auto end =
         std::find_if_not(begin, last, [&](auto *op) { return isLink(*op); });
-    cutChain(std::span<const Operation *const>(begin, end), chains);
+    std::span<const Operation *const> chain(begin, end);
+    apart.push_back({chain, chooseWay(chain)});
+    seconds += apart.back().second.seconds;
+    if (end != last) {
+      isRun &= (*end)->kind == OperationKind::Attention;
+      seconds += getCost(**end).seconds;
+    }
     begin = end == last ? end : end + 1;
   }
+  Chains chains;
+  if (isRun)
+    if (ChainWay run = chooseRun(ops, seconds); run.pieces > 1)
+      apart = {{ops, run}};
+  for (auto [chain, way] : apart)
+    take(chain, way, chains);
   return chains;
 }

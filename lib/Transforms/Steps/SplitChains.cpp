@@ -9,7 +9,11 @@
 // exchanges but other rows of the same: of the matmul that makes it, and of all
 // that follows as far as each row goes by itself. Steps that follow on each
 // other and can be cut between rows are a chain (plait/Support/PieceOrder.h),
-// from one attention to the next. Its pieces begin in the order that takes the
+// from one attention to the next. Where a micro-batch has several sequences,
+// which attend to themselves alone, pieces of whole ones go through attentions
+// as well: one is computed while another is exchanged, layer after layer (Wang
+// et al. 2024, "Domino: Eliminating Communication in LLM Training via Generic
+// Tensor Slicing and Overlapping"). Pieces begin in the order that takes the
 // least time.
 //
 // Each step is cut by itself, and steps of different pieces change places only
@@ -21,6 +25,7 @@
 #include "SplitChains.h"
 
 #include "../Remarks.h"
+#include "AttentionSequences.h"
 #include "CollectivePieces.h"
 #include "GemmRows.h"
 #include "KernelRows.h"
@@ -55,11 +60,12 @@ public:
 private:
   double getSeconds(StepOpInterface step, int64_t pieces);
   double getLimit(ArrayRef<StepOpInterface> chain);
-  std::vector<Ways> listWays(ArrayRef<StepOpInterface> chain);
+  std::vector<Ways> listWays(ArrayRef<StepOpInterface> chain, size_t layers);
   SmallVector<Operation *> createPieces(ArrayRef<StepOpInterface> chain,
                                         int64_t pieces);
   bool split(ArrayRef<StepOpInterface> chain, const Ways &ways, double limit);
-  void split(ArrayRef<StepOpInterface> chain);
+  bool split(ArrayRef<StepOpInterface> chain, size_t layers, double limit);
+  void splitRun(ArrayRef<StepOpInterface> run);
 
   FunctionOp function;
   const Aliases &aliases;
@@ -84,6 +90,7 @@ static bool isLink(StepOpInterface step) {
   return llvm::TypeSwitch<Operation *, bool>(step.getOperation())
       .Case([](GemmOp gemm) { return hasRows(gemm); })
       .Case([](KernelOp kernel) { return hasRows(kernel); })
+      .Case([](AttentionOp attention) { return hasSequences(attention); })
       .Case([](CollectiveOp collective) {
         return hasPieces(collective) && countUnits(collective) > 1;
       })
@@ -95,6 +102,8 @@ static bool isLink(StepOpInterface step) {
 static bool isDivisible(StepOpInterface step, int64_t pieces, int64_t asked) {
   if (auto gemm = dyn_cast<GemmOp>(step.getOperation()))
     return int64_t(gemm.getM()) % pieces == 0;
+  if (auto attention = dyn_cast<AttentionOp>(step.getOperation()))
+    return int64_t(attention.getBatch()) % pieces == 0;
   auto collective = dyn_cast<CollectiveOp>(step.getOperation());
   if (!collective)
     return true;
@@ -103,13 +112,25 @@ static bool isDivisible(StepOpInterface step, int64_t pieces, int64_t asked) {
          countUnits(collective) % pieces == 0;
 }
 
-/// Returns how long a step takes, or one of its pieces.
+/// Returns the operations of both matmuls, of which a causal mask leaves half.
+static double getFlops(AttentionOp attention) {
+  double share = attention.getScore().getBidirectional() ? 1 : 0.5;
+  return 4 * share * double(attention.getBatch()) *
+         double(attention.getHeads()) * double(attention.getQueries()) *
+         double(attention.getKeys()) * double(attention.getHeadSize());
+}
+
+/// Returns how long a step takes, or one of its pieces; of attention as if it
+/// were matmuls.
 double ChainSplitter::getSeconds(StepOpInterface step, int64_t pieces) {
   if (auto gemm = dyn_cast<GemmOp>(step.getOperation()))
     return kBeginSeconds +
            rates.getGemmSeconds(gemm.getMatrixFlops() / double(pieces)) *
                getTilesFactor(int64_t(gemm.getM()) / pieces, gemm.getN(),
                               rates.getGemmUnits());
+  if (auto attention = dyn_cast<AttentionOp>(step.getOperation()))
+    return kBeginSeconds +
+           rates.getGemmSeconds(getFlops(attention) / double(pieces));
   if (auto kernel = dyn_cast<KernelOp>(step.getOperation()))
     return kBeginSeconds +
            rates.getMemorySeconds(double(kernel.getTraffic())) / double(pieces);
@@ -126,10 +147,13 @@ double ChainSplitter::getLimit(ArrayRef<StepOpInterface> chain) {
   return limit;
 }
 
-/// Lists the ways to cut the chain, the fastest number of pieces first.
-std::vector<Ways> ChainSplitter::listWays(ArrayRef<StepOpInterface> chain) {
+/// Lists the ways to cut a chain of some layers, the fastest number of pieces
+/// first.
+std::vector<Ways> ChainSplitter::listWays(ArrayRef<StepOpInterface> chain,
+                                          size_t layers) {
   std::vector<Ways> all;
-  for (int pieces = 2; pieces <= getMostPieces(asked, false); ++pieces) {
+  auto most = layers > 1 ? int(asked) : getMostPieces(int(asked), false);
+  for (int pieces = 2; pieces <= most; ++pieces) {
     if (!llvm::all_of(chain, [&](StepOpInterface step) {
           return isDivisible(step, pieces, asked);
         }))
@@ -138,7 +162,7 @@ std::vector<Ways> ChainSplitter::listWays(ArrayRef<StepOpInterface> chain) {
     for (StepOpInterface step : chain)
       ways.links.push_back({bool(step.getStream()), getSeconds(step, pieces),
                             getSeconds(step, 1)});
-    ways.list = plait::listWays(ways.links, pieces);
+    ways.list = plait::listWays(ways.links, pieces, int(layers));
     all.push_back(std::move(ways));
   }
   llvm::stable_sort(all, [](const Ways &a, const Ways &b) {
@@ -160,6 +184,9 @@ ChainSplitter::createPieces(ArrayRef<StepOpInterface> chain, int64_t pieces) {
         })
         .Case([&](KernelOp kernel) {
           return createRows(builder, kernel, piece, pieces);
+        })
+        .Case([&](AttentionOp attention) {
+          return createSequences(builder, attention, piece, pieces);
         })
         .Case([&](CollectiveOp collective) {
           return createPiece(builder, collective, piece, pieces);
@@ -233,33 +260,59 @@ bool ChainSplitter::split(ArrayRef<StepOpInterface> chain, const Ways &ways,
   return kept > 0;
 }
 
-void ChainSplitter::split(ArrayRef<StepOpInterface> chain) {
+/// Cuts a chain of some layers where that takes less than `limit` seconds.
+bool ChainSplitter::split(ArrayRef<StepOpInterface> chain, size_t layers,
+                          double limit) {
   const auto *first = llvm::find_if(
       chain, [](StepOpInterface step) { return bool(step.getStream()); });
   if (first == chain.end())
-    return;
-  double limit = getLimit(chain);
+    return false;
   auto options = about(*first, "overlap", "plan-split-collectives");
   Location where = (*first)->getLoc();
-  for (const Ways &ways : listWays(chain))
+  for (const Ways &ways : listWays(chain, layers))
     if (split(chain, ways, limit)) {
       remark::passed(where, options)
           << remark::add("in {0} chunks, in a chain of {1} steps",
                          ways.list.front().pieces, chain.size());
-      return;
+      return true;
     }
+  return false;
+}
+
+/// Cuts steps that follow on each other: attentions as well, where pieces of
+/// whole sequences take less time than those of what is between attentions.
+void ChainSplitter::splitRun(ArrayRef<StepOpInterface> run) {
+  SmallVector<ArrayRef<StepOpInterface>> chains;
+  double limit = 0;
+  for (size_t begin = 0; begin < run.size();) {
+    size_t end = begin;
+    while (end < run.size() && !isa<AttentionOp>(*run[end]))
+      ++end;
+    chains.push_back(run.slice(begin, end - begin));
+    double least = getLimit(chains.back());
+    if (std::vector<Ways> ways = listWays(chains.back(), 1); !ways.empty())
+      least = std::min(least, ways.front().list.front().seconds);
+    limit += least;
+    if (end < run.size())
+      limit += getSeconds(run[end], 1);
+    begin = end + 1;
+  }
+  if (chains.size() > 1 && split(run, chains.size(), limit))
+    return;
+  for (ArrayRef<StepOpInterface> chain : chains)
+    split(chain, 1, getLimit(chain));
 }
 
 /// Finds all chains before any is cut.
 llvm::DenseSet<Operation *> ChainSplitter::run() {
-  SmallVector<SmallVector<StepOpInterface>> chains(1);
+  SmallVector<SmallVector<StepOpInterface>> runs(1);
   for (StepOpInterface step : getSteps(function))
     if (isLink(step))
-      chains.back().push_back(step);
+      runs.back().push_back(step);
     else
-      chains.emplace_back();
-  for (ArrayRef<StepOpInterface> chain : chains)
-    split(chain);
+      runs.emplace_back();
+  for (ArrayRef<StepOpInterface> run : runs)
+    splitRun(run);
   return std::move(made);
 }
 

@@ -15,11 +15,11 @@
 
 namespace plait {
 
-/// Cuts what `function` computes row by row around collectives over tp, and
-/// these, into as many pieces as take the least time on a GPU, at most those
-/// that `asked` allows, where that is less than with each collective in the
-/// pieces of its own that leave `getWait` seconds to wait for. Returns the
-/// pieces of collectives.
+/// Cuts what `function` computes row by row or, with attention, sequence by
+/// sequence around collectives over tp, and these, into as many pieces as take
+/// the least time on a GPU, at most those that `asked` allows, where that is
+/// less than with each collective in the pieces of its own that leave `getWait`
+/// seconds to wait for. Returns the pieces of collectives.
 llvm::DenseSet<mlir::Operation *>
 splitChains(plan::FunctionOp function, const Aliases &aliases, int64_t asked,
             LinkAttr link,

@@ -66,3 +66,16 @@ TEST(PieceOrder, WhatLosesBehindTheLastExchangeStaysWhole) {
   EXPECT_EQ(best.links, 1u);
   EXPECT_DOUBLE_EQ(best.seconds, 2);
 }
+
+/// Layers of one second computed and one exchanged: two pieces of a second each
+/// take turns where one is half a layer behind the other, and wait for the
+/// first half alone. Up to one layer they may be apart, not the whole run.
+TEST(PieceOrder, PiecesGoThroughLayers) {
+  std::vector<ChainLink> run;
+  for (int layer = 0; layer < 8; ++layer)
+    for (bool exchanges : {false, true})
+      run.push_back({exchanges, 0.5, 1});
+  EXPECT_DOUBLE_EQ(listWays(run, 2, 8).front().seconds, 8.5);
+  for (const ChainWay &way : listWays(run, 2, 8))
+    EXPECT_LE(way.lag, 1.0 / 8);
+}

@@ -265,7 +265,7 @@ def clamp_max(walker, x, high):
     return clamp(walker, x, None, high)
 
 
-@handles(aten.clamp.default, aten.clamp_min.default)
+@handles(aten.clamp.default, aten.clip.default, aten.clamp_min.default)
 def clamp(walker, x, low=None, high=None):
     return _bounded(walker, x, low, high, _stops_at_bounds())
 
@@ -315,14 +315,20 @@ def elu(walker, x, alpha=1.0, factor=1.0, input_factor=1.0):
     return scale(walker, walker.graph.binary("add", relu(walker, value), curve), factor)
 
 
+# Above it log(1 + exp(x)) and its gradient are x and 1 in fp32: exp(-17) < 2**-24.
+LINEAR = 17.0
+
+
 @handles(aten.softplus.default)
 def softplus(walker, x, beta=1, threshold=20):
-    """max(x, 0) + log(1 + exp(-|x|)): PyTorch's threshold is for what this does not
-    need. At 0 the gradients of both sides are 1 / 2 of 1 and 0."""
+    """max(x, 0) + log(1 + exp(-|x|)); x above the threshold, which this does not need
+    where fp32 has no difference. At 0 the gradients of both sides are 1 / 2 of 1 and 0."""
     value = scale(walker, walker.tensor(x), float(beta))
     small = walker.graph.unary("exp", scale(walker, absolute(walker, value), -1.0))
     curve = walker.graph.unary("log", shift(walker, small, 1.0))
     total = walker.graph.binary("add", maximum(walker, value, 0.0), curve)
+    if threshold < LINEAR:
+        total = where(walker, is_above(walker, value, float(threshold)), value, total)
     return scale(walker, total, 1.0 / beta)
 
 

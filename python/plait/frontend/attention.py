@@ -155,7 +155,13 @@ def softmax_of(walker, x, dim, *more, **named):
 
 @handles(aten.log_softmax.int, aten._log_softmax.default)
 def log_softmax(walker, x, dim, *more, **named):
-    return LogWeights(x)
+    from .functions import logsumexp
+
+    dim = wrap(dim, len(_dims(walker, x)))
+    if dim == len(_dims(walker, x)) - 1:
+        return LogWeights(x)
+    value = walker.tensor(x)
+    return walker.graph.binary("sub", value, logsumexp(walker, value, [dim], True))
 
 
 @handles(aten.native_dropout.default)

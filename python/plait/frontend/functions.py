@@ -284,7 +284,7 @@ def cosine_similarity(walker, x, y, dim=1, eps=1e-8):
     return total(walker, mul(walker, first, second), dim)
 
 
-@handles(aten.clamp.Tensor)
+@handles(aten.clamp.Tensor, aten.clip.Tensor)
 def clamp_between(walker, x, low=None, high=None):
     value = walker.tensor(x)
     value = value if low is None else maximum(walker, value, low)

@@ -48,9 +48,7 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
 }
 
 bool Estimator::waitsForParts() const {
-  const Framework &framework = context.framework();
-  return configuration.zero >= 2 && framework.dividesParameters &&
-         overlapsParts(context);
+  return planner::waitsForParts(context);
 }
 
 /// Returns what passes of `stage` wait for of ZeRO's exchanges. Of what the

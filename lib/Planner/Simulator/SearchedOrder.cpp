@@ -63,7 +63,9 @@ static double getHoldingSeconds(const schedule::Problem &problem,
                                 const std::vector<StageCost> &costs) {
   double seconds = 0, round = 0;
   for (uint32_t stage = problem.virtualStages(); stage-- > 0;) {
-    round += costs[stage].forward + costs[stage].backwardInput;
+    const StageCost &cost = costs[stage];
+    // What needs no message may have been done before it comes.
+    round += cost.forward + cost.backwardInput - cost.early;
     if (problem.rankOf(stage) == 0)
       seconds += round;
   }

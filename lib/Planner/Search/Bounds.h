@@ -75,7 +75,8 @@ struct StageProbe {
   std::vector<int> layers; // by virtual stage
   // By rank, in seconds: its work, and what it has to wait for once a step.
   std::vector<double> work, outside;
-  std::vector<Holdings> holdings;  // by rank
+  std::vector<Holdings> holdings;  // that differ: most ranks hold the same
+  std::vector<uint32_t> holds;     // which of these, by rank
   std::vector<double> held;        // bytes of a whole microbatch, by rank
   std::vector<double> heldSeconds; // bytes times seconds that it holds them
   Elements parameters;             // of the rank that has the most
@@ -164,8 +165,8 @@ private:
                                   Recompute kind, bool splits);
   bool takesLonger(double pipeline, const StageProbe &probe,
                    const Context &context, double limit) const;
-  bool isSlow(const StageProbe &probe, const Context &context, bool splits,
-              double seconds) const;
+  double getPipelineSeconds(const StageProbe &probe, const Context &context,
+                            bool splits) const;
   bool isBeatenBy(const Work &work, const Configuration &configuration,
                   bool splits, double seconds, double &bytes, bool isMixture);
   Result<Probe> makeProbe(const Work &work, const Configuration &configuration,

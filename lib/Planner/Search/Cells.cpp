@@ -185,17 +185,17 @@ void Explorer::narrow(Cell cell) {
     return;
   }
   if (!opensUnfit && !mayFit(cell, configuration)) {
-    unfit.push_back(cell);
+    if (found.empty())
+      unfit.push_back(cell);
     return;
   }
   cell.isNarrow = true;
   cell.seconds = bounds.getSeconds(*cell.work, *cell.probe, configuration,
                                    cell.like->splits);
   if (cell.seconds < threshold) {
-    double any = 0;
-    cell.step = getStepSeconds(cell, configuration, choices.offload, &any,
-                               &cell.streams);
-    cell.seconds = std::max(cell.seconds + any, cell.streams);
+    cell.step = getStepSeconds(cell, configuration, choices.offload,
+                               &cell.leastStep, &cell.streams);
+    cell.seconds = std::max(cell.seconds + cell.leastStep, cell.streams);
     cell.hasStep = true;
   }
   cells.add(cell);
@@ -280,8 +280,13 @@ int Explorer::getFamily(const Node &node) {
   return family;
 }
 
-/// A node that the bound on time rules out is dropped. One that needs too much
-/// memory is kept for the message of a search that finds nothing (Failure.h).
+/// Keeps a node for the message of a search that finds nothing (Failure.h).
+void Explorer::noteTooLarge(double bytes, const Node &node) {
+  if (found.empty())
+    tooLarge.push_back({bytes, node});
+}
+
+/// A node that the bound on time rules out is dropped.
 void Explorer::addNode(Node node) {
   Configuration configuration = toConfiguration(node);
   double usable = input.cluster.device.usableBytes();
@@ -298,7 +303,7 @@ void Explorer::addNode(Node node) {
   configuration.zero = zeros.back();
   double bytes = bounds.getBytes(*node.probe, configuration);
   if (bytes > usable) {
-    tooLarge.push_back({bytes, node});
+    noteTooLarge(bytes, node);
   } else if (node.schedule->searches) {
     searched.add(node);
   } else {

@@ -72,16 +72,20 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
   outcome.bytes = std::numeric_limits<double>::max();
   // Where nobody asks for that, memory is first: its bound takes less time.
   bool asksShort = mayBeShort(node);
+  auto takes = [&](double seconds) {
+    return node.pipeline + bounds.getStepSeconds(*node.work, *node.probe,
+                                                 configuration, seconds) >=
+           limit;
+  };
   auto isBeaten = [&](int zero) {
     configuration.zero = zero;
     bool isLarge = bounds.getBytes(*node.probe, configuration) > usable;
     if (!isFirst && isLarge && !asksShort)
       return true;
-    double least = std::max(
-        node.pipeline + bounds.getStepSeconds(*node.work, *node.probe,
-                                              configuration, limit),
-        bounds.getStreamSeconds(*node.work, *node.probe, configuration));
-    if (!isFirst && least >= limit)
+    // What a step of the threshold takes, all nodes of a mesh share.
+    if (!isFirst && (takes(threshold) || takes(limit) ||
+                     bounds.getStreamSeconds(*node.work, *node.probe,
+                                             configuration) >= limit))
       return true;
     outcome.isShort |= isLarge;
     if (!isFirst && isLarge)
@@ -132,6 +136,10 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
       outcome.refusal = std::move(member.refusal);
       break;
     }
+    if (member.isSlow && member.pipeline < limit)
+      continue;
+    if (member.isSlow)
+      break;
     ++outcome.estimated;
     bool isRefused = refuses(member, outcome);
     // The mixture fills the device: one that leaves what was missed is slower,
@@ -183,7 +191,7 @@ void Explorer::merge(Node &node, const Outcome &outcome) {
   counts.estimated += outcome.estimated;
   inferredSeconds = std::min(inferredSeconds, outcome.inferredSeconds);
   if (outcome.bytes > input.cluster.device.usableBytes())
-    tooLarge.push_back({outcome.bytes, node});
+    noteTooLarge(outcome.bytes, node);
   if (!outcome.refusal.empty())
     refusal = outcome.refusal;
   if (outcome.isShort)
@@ -192,6 +200,10 @@ void Explorer::merge(Node &node, const Outcome &outcome) {
       (!smallest || isSmaller(*outcome.smallest, *smallest)))
     smallest = outcome.smallest;
   std::optional<Leaf> &known = best[node.family];
+  if (outcome.best && found.empty()) {
+    tooLarge = {};
+    unfit = {};
+  }
   if (outcome.best && !known)
     found.insert(std::ranges::lower_bound(found, node.family), node.family);
   if (outcome.best && (!known || isBetter(*outcome.best, *known)))

@@ -40,6 +40,7 @@ struct Cell {
   const ScheduleChoice *like = nullptr; // what all of its schedules are
   const Probe *probe = nullptr; // null: not made yet, `work` is of another size
   double step = 0;       // what a member takes at least beside its pipeline
+  double leastStep = 0;  // the same, with whatever is on hosts
   double streams = 0;    // and with it, by Bounds::getStreamSeconds()
   bool hasStep = false;  // which has been found
   bool isNarrow = false; // by all bounds that need no schedule
@@ -101,6 +102,9 @@ bool isBetter(const Leaf &a, const Leaf &b);
 /// The answer of estimate() for a member of a node.
 struct Estimated {
   std::string refusal; // it makes no sense; else empty
+  /// A bound says that its pipeline takes as long as `pipeline` and `cutoff`:
+  /// nothing else is known of it.
+  bool isSlow = false;
   Leaf leaf;
   bool fits = false;
   double resident = 0; // bytes, with activations
@@ -255,6 +259,7 @@ private:
   void expand(const Cell &cell);
   int getFamily(const Node &node);
   void addNode(Node node);
+  void noteTooLarge(double bytes, const Node &node);
   void explore();
   void exploreOpen();
   bool mayBeShort(const Node &node) const;
@@ -263,6 +268,7 @@ private:
   void addOffloaded(Offload offload);
   double getPlainSeconds(bool usesAll) const;
   bool isFasterOffloaded(const Node &node) const;
+  bool mayGain(const Node &node) const;
   std::vector<const Leaf *> getListed() const;
   std::optional<Node> takeNext();
   std::optional<Node> takeSearched();
@@ -299,7 +305,8 @@ private:
   Heap<Node> open, searched;
   std::vector<std::pair<double, Node>> tooLarge; // with their bytes
   /// Cells that the bound on memory rules out, which are not opened unless
-  /// nothing else fits; and whether they are.
+  /// nothing else fits; and whether they are. Both lists are of searches that
+  /// have found nothing so far.
   std::vector<Cell> unfit;
   bool opensUnfit = false;
   std::vector<Node> shortNodes; // nothing of which lies on hosts so far

@@ -85,6 +85,18 @@ double Knowledge::getMissed(const Configuration &configuration) const {
   return most;
 }
 
+/// Seconds that any order takes, where that is known to be too long for what is
+/// asked.
+static std::optional<double> findSlowOrder(const Context &context) {
+  if (context.configuration.recompute.isAuto)
+    return std::nullopt;
+  Result<double> least = Estimator(context).runLeastOrder();
+  if (!least.ok()) // estimate() will say why
+    return std::nullopt;
+  double seconds = boundRounding * *least;
+  return seconds >= context.cutoff ? std::optional(seconds) : std::nullopt;
+}
+
 Estimated Knowledge::makeEstimate(const Node &node,
                                   const Configuration &configuration,
                                   double withheld, double limit) {
@@ -96,11 +108,17 @@ Estimated Knowledge::makeEstimate(const Node &node,
   context.blockTimes = &bounds.getBlockTimes();
   context.partLists = &bounds.getPartLists();
   context.cutoff = limit;
-  // The rest of the step takes its part of the limit.
-  if (node.schedule->searches)
+  if (node.schedule->searches) {
+    // The rest of the step takes its part of the limit.
     context.cutoff -=
         bounds.getStepSeconds(*node.work, *node.probe, configuration, limit);
-  result.cutoff = context.cutoff;
+    result.cutoff = context.cutoff;
+    if (std::optional<double> slow = findSlowOrder(context)) {
+      result.isSlow = true;
+      result.pipeline = *slow;
+      return result;
+    }
+  }
   Result<Estimate> estimate = planner::estimate(context);
   if (!estimate.ok()) {
     result.refusal = estimate.status().message();

@@ -33,12 +33,17 @@ bool Explorer::isFasterOffloaded(const Node &node) const {
   return node.recompute->isAuto || node.schedule->searches;
 }
 
+/// Whether it may be among the best with something on hosts.
+bool Explorer::mayGain(const Node &node) const {
+  return std::max(node.pipeline + node.leastStep, node.streams) < threshold;
+}
+
 /// Whether exploreOffload wants to know that a node does not fit, and does not
 /// yet. What no offload makes fast enough is left out: the threshold only
 /// falls.
 bool Explorer::mayBeShort(const Node &node) const {
-  return !node.isShort && node.pipeline < threshold &&
-         choices.offload.size() > 1 && node.offload == choices.offload.front();
+  return !node.isShort && mayGain(node) && choices.offload.size() > 1 &&
+         node.offload == choices.offload.front();
 }
 
 /// Keeps a node for exploreOffload.
@@ -69,23 +74,28 @@ void Explorer::exploreOffload() {
 /// other, and what a step takes beside the pipeline is the same for all of
 /// them.
 void Explorer::addOffloaded(Offload offload) {
-  const Node *former = nullptr; // of which `step` is
+  const Node *former = nullptr; // of which these are
+  const Probe *probe = nullptr;
   double step = 0;
   for (const Node &node : shortNodes) {
-    if (node.pipeline >= threshold)
+    if (!mayGain(node))
       continue;
     Node other = node;
     other.offload = offload;
-    Configuration configuration = toConfiguration(other);
-    const auto &probe =
-        bounds.getProbe(*node.work, configuration, node.like->splits);
-    if (!probe.ok())
-      continue;
-    other.probe = &*probe;
-    if (!former || former->probe != node.probe || former->mesh != node.mesh)
-      step = getStepSeconds(other, configuration, {&other.offload, 1});
+    if (!former || former->probe != node.probe || former->mesh != node.mesh) {
+      Configuration configuration = toConfiguration(other);
+      const auto &found =
+          bounds.getProbe(*node.work, configuration, node.like->splits);
+      other.probe = probe = found.ok() ? &*found : nullptr;
+      if (probe)
+        step = getStepSeconds(other, configuration, {&other.offload, 1});
+    }
     former = &node;
+    other.probe = probe;
     other.step = step;
+    // Copies make no pipeline faster.
+    if (!probe || node.pipeline + step >= threshold)
+      continue;
     other.family = getFamily(other);
     addNode(other);
   }

@@ -53,10 +53,13 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
     // and, where backwards are whole, its backward at the end.
     const StageTime &first = times[problem.stageOf(rank, 0)];
     passed += generator.splitsBackward ? first.forward : first.sum();
-    probe.holdings.push_back(finder.find(stages));
-    if (const Elements &own = probe.holdings.back().parameters;
-        own.all() > probe.parameters.all())
-      probe.parameters = own;
+    Holdings own = finder.find(stages);
+    auto known = std::ranges::find(probe.holdings, own);
+    probe.holds.push_back(uint32_t(known - probe.holdings.begin()));
+    if (known == probe.holdings.end())
+      probe.holdings.push_back(own);
+    if (own.parameters.all() > probe.parameters.all())
+      probe.parameters = own.parameters;
     probe.held.push_back(held);
     probe.heldSeconds.push_back(heldSeconds);
   }
@@ -210,19 +213,20 @@ bool Bounds::isBeaten(const Work &work, const Configuration &configuration,
 }
 
 /// How often, in seconds, each rank can take a microbatch into what is free
-/// beside `memory`. Ranks that have nothing free are left to the bound on
-/// bytes.
+/// beside `memory`, by what they hold. Ranks that have nothing free are left to
+/// the bound on bytes.
 static double getHoldingSeconds(const StageProbe &probe,
                                 std::span<const StageMemory> memory,
                                 double usable) {
   double seconds = 0;
-  for (size_t rank = 0; rank < memory.size(); ++rank)
-    if (double room = usable - memory[rank].peak(); room > 0)
+  for (size_t rank = 0; rank < probe.holds.size(); ++rank)
+    if (double room = usable - memory[probe.holds[rank]].peak(); room > 0)
       seconds = std::max(seconds, probe.heldSeconds[rank] / room);
   return seconds;
 }
 
-/// Whether a step whose pipeline takes `pipeline` seconds takes `limit`.
+/// Whether a step whose pipeline takes `pipeline` seconds takes `limit`, with
+/// the slowest replica, the fixed part and what the fullest rank exchanges.
 bool Bounds::takesLonger(double pipeline, const StageProbe &probe,
                          const Context &context, double limit) const {
   double wait = 1 + getWaitShare(context.configuration, training);
@@ -232,11 +236,10 @@ bool Bounds::takesLonger(double pipeline, const StageProbe &probe,
          least + getStepSeconds(probe.parameters, context, limit) >= limit;
 }
 
-/// Holds against `seconds` what the slowest rank needs: what it waits for
-/// outside, its messages and its own work m times, and with that the slowest
-/// replica, the step's fixed part and what the fullest rank exchanges.
-bool Bounds::isSlow(const StageProbe &probe, const Context &context,
-                    bool splits, double seconds) const {
+/// Returns what the slowest rank needs: what it waits for outside, its messages
+/// and its own work m times.
+double Bounds::getPipelineSeconds(const StageProbe &probe,
+                                  const Context &context, bool splits) const {
   const Configuration &configuration = context.configuration;
   double microbatches = double(configuration.microbatches(training));
   // To a rank and, where it waits for the stages in front at the end, back.
@@ -250,8 +253,7 @@ bool Bounds::isSlow(const StageProbe &probe, const Context &context,
     pipeline = std::max(pipeline, outside + work);
     busy += work / double(probe.work.size());
   }
-  return takesLonger(sharedSeconds(pipeline, busy, cluster.device), probe,
-                     context, seconds);
+  return sharedSeconds(pipeline, busy, cluster.device);
 }
 
 /// Time first, then memory, which takes the order of the schedule to count.
@@ -277,17 +279,19 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
     Configuration plain = configuration;
     plain.offload = Offload::None;
     probe = getStageProbe(work, plain, splits);
-    if (probe && isSlow(*probe, context, splits, seconds))
+    if (probe && takesLonger(getPipelineSeconds(*probe, context, splits),
+                             *probe, context, seconds))
       return true;
   }
   probe = getStageProbe(work, configuration, splits);
   if (!probe)
     return false; // estimate() will say why
-  if (isSlow(*probe, context, splits, seconds))
+  double pipeline = getPipelineSeconds(*probe, context, splits);
+  if (takesLonger(pipeline, *probe, context, seconds))
     return true;
   // 2.
   double usable = cluster.device.usableBytes();
-  std::vector<StageMemory> memory; // without activations
+  std::vector<StageMemory> memory; // without activations, by what is held
   // A probe knows no replicas, and so not which parameters stay whole.
   bool gathersAll = configuration.zero < 3 || dividesAll(context);
   for (Holdings holdings : probe->holdings) {
@@ -296,15 +300,17 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
     memory.push_back(getMemory(holdings, context));
   }
   double holding = double(configuration.microbatches(training)) *
-                   getHoldingSeconds(*probe, memory, usable);
-  if (!isMixture &&
-      takesLonger(holding / cluster.device.burst, *probe, context, seconds))
+                   getHoldingSeconds(*probe, memory, usable) /
+                   cluster.device.burst;
+  if (!isMixture && holding > pipeline &&
+      takesLonger(holding, *probe, context, seconds))
     return true;
   // 3.
   Held held = getHeld(configuration);
-  for (size_t rank = 0; rank < memory.size(); ++rank) {
-    memory[rank].activations = (*held)[rank] * probe->held[rank];
-    bytes = std::max(bytes, boundRounding * memory[rank].peak());
+  for (size_t rank = 0; rank < probe->holds.size(); ++rank) {
+    StageMemory &own = memory[probe->holds[rank]];
+    own.activations = (*held)[rank] * probe->held[rank];
+    bytes = std::max(bytes, boundRounding * own.peak());
   }
   return bytes > usable;
 }

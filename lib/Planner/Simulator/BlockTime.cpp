@@ -14,6 +14,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BlockTimer.h"
+#include "PartLists.h"
 #include "RankMemory.h"
 
 #include "plait/Plan/Communicators.h"
@@ -509,7 +510,8 @@ BlockTime BlockTimer::run() {
   addAll();
   const Framework &framework = context.framework();
   BlockTime time;
-  time.marks = marker.take();
+  if (needsMarks(context))
+    time.marks = marker.take();
   time.backwardInput = input.seconds(framework.backwardHostSeconds);
   time.backwardWeight = weight.seconds(framework.backwardHostSeconds);
   time.memory = input.device.memory + weight.device.memory;

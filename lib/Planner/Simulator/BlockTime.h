@@ -43,6 +43,7 @@ struct Elements {
   double dense = 0, experts = 0;
 
   double all() const { return dense + experts; }
+  bool operator==(const Elements &) const = default;
   double &of(bool isExperts) { return isExperts ? experts : dense; }
   void add(const ParameterGroup &group, double count) {
     of(group.experts) += count * group.elements;
@@ -219,7 +220,7 @@ struct Context {
 
 /// Seconds of a block, and when its passes need its parameters.
 struct BlockTime : StageTime {
-  PartMarks marks;
+  PartMarks marks;  // none where needsMarks() says so
   double again = 0; // of backwardInput: computed again, but for cp's exchanges
   /// Of backwardInput: what the gradient of the block's input alone needs,
   /// where gradients of weights run apart; and what these hide of it.
@@ -278,7 +279,7 @@ private:
            Make make);
 
   using Key = std::tuple<const Work *, int, int, ContextParallel, int64_t, bool,
-                         bool, MemoryPlace, bool, Recompute, int>;
+                         bool, MemoryPlace, bool, Recompute, int, bool>;
   /// All that costOptions() asks of a configuration.
   using CostsKey =
       std::tuple<const Block *, int, ContextParallel, int64_t, bool>;

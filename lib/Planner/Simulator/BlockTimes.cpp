@@ -13,6 +13,7 @@
 #include "BlockTime.h"
 
 #include "BlockTimer.h"
+#include "PartLists.h"
 
 using namespace plait;
 using namespace plait::planner;
@@ -59,7 +60,7 @@ BlockTimes::Times BlockTimes::get(const Context &context, bool split,
           configuration.microBatch, context.sendsGradients(),
           context.zero(/*experts=*/false) >= 3,
           configuration.offload.activations, split, kind,
-          context.getRunLayers(kind));
+          context.getRunLayers(kind), needsMarks(context));
   return getKnown(known, key, [&] { return make(context, split, kind); });
 }
 

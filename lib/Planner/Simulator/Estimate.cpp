@@ -159,14 +159,20 @@ std::vector<const StageBlocks *> Estimator::stagesOf(uint32_t rank) const {
 // Pipeline
 //===----------------------------------------------------------------------===//
 
-/// Either a model of any number of microbatches, from a cache, or the order of
-/// all of them, which a timeline shows action by action.
-Status Estimator::makePipeline(Microbatches microbatches) {
+/// Returns what the order of a step is asked for.
+schedule::Problem Estimator::getProblem() const {
   schedule::Problem problem;
   problem.stages = uint32_t(configuration.mesh[Axis::PP]);
   problem.chunks = uint32_t(configuration.chunks);
   problem.microbatches = uint32_t(configuration.microbatches(context.training));
   problem.placement = generator->placement;
+  return problem;
+}
+
+/// Either a model of any number of microbatches, from a cache, or the order of
+/// all of them, which a timeline shows action by action.
+Status Estimator::makePipeline(Microbatches microbatches) {
+  schedule::Problem problem = getProblem();
   OrderGoal goal;
   if (generator->searches) {
     Result<OrderGoal> found = searchOrder(problem);

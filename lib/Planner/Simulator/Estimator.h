@@ -39,6 +39,9 @@ public:
   /// The stages and their times alone, as run() would cut them, without a
   /// schedule. Recomputation is not Auto.
   Status runStages();
+  /// Seconds of a pipeline that no order of a schedule that is searched for
+  /// beats, in the memory that there is. Recomputation is not Auto.
+  Result<double> runLeastOrder();
   /// Seconds of one microbatch, once that has run: of the fastest layer, of the
   /// fastest forward pass of one, of what comes before the layers and after
   /// them, and the most that a layer does early. Recomputation is one kind.
@@ -66,10 +69,12 @@ public:
   std::vector<const StageBlocks *> stagesOf(uint32_t rank) const;
 
 private:
+  schedule::Problem getProblem() const;
   Status makePipeline(Microbatches microbatches);
   // SearchedOrder.cpp.
   Result<OrderGoal> searchOrder(const schedule::Problem &problem);
   OrderGoal getTypicalGoal() const;
+  double getLeastOrder(const schedule::Problem &problem) const;
   double countRoom(const schedule::Problem &problem) const;
   /// Returns times by block; they are computed when they are asked for.
   const std::vector<BlockTime> &timeBlocks(Recompute kind);

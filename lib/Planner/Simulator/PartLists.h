@@ -50,6 +50,17 @@ inline bool overlapsParts(const Context &context) {
   return overlapsParts(context.framework(), context.cluster.device);
 }
 
+/// Whether they do in an estimate of `context`.
+inline bool waitsForParts(const Context &context) {
+  return context.configuration.zero >= 2 &&
+         context.framework().dividesParameters && overlapsParts(context);
+}
+
+/// Whether blocks are asked when they need their parameters: bounds do without.
+inline bool needsMarks(const Context &context) {
+  return waitsForParts(context) && !context.boundsCuts;
+}
+
 /// Lists that estimates of one search share: they depend on the mesh and the
 /// ZeRO stage, and on no schedule and no cut. Works, training and cluster are
 /// the same for all that ask one object. For any number of threads.

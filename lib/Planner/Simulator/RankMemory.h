@@ -137,6 +137,8 @@ struct Holdings {
   // Bytes: of the block that needs the most, and of one that is gathered, with
   // experts and without.
   double temporary = 0, gathered = 0, gatheredDense = 0;
+
+  bool operator==(const Holdings &) const = default;
 };
 
 /// Finds what ranks hold. Blocks are many times the same, and what one has is

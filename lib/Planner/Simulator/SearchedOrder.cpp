@@ -63,7 +63,9 @@ static double getHoldingSeconds(const schedule::Problem &problem,
                                 const std::vector<StageCost> &costs) {
   double seconds = 0, round = 0;
   for (uint32_t stage = problem.virtualStages(); stage-- > 0;) {
-    round += costs[stage].forward + costs[stage].backwardInput;
+    const StageCost &cost = costs[stage];
+    // What needs no message may have been done before it comes.
+    round += cost.forward + cost.backwardInput - cost.early;
     if (problem.rankOf(stage) == 0)
       seconds += round;
   }
@@ -98,8 +100,28 @@ OrderGoal Estimator::getTypicalGoal() const {
   return goal;
 }
 
+/// Bounds both the rank with the most work and the first, which holds as many
+/// as the largest of the limits that there is room for.
+double Estimator::getLeastOrder(const schedule::Problem &problem) const {
+  const double room = countRoom(problem);
+  uint32_t most = 1; // tried in any case
+  for (uint32_t limit : getLimits(problem))
+    if (limit <= room)
+      most = std::max(most, limit);
+  const std::vector<StageCost> costs = getStageCosts();
+  return std::max(getLeastSeconds(problem, costs, transfer),
+                  getHoldingSeconds(problem, costs) / most);
+}
+
+Result<double> Estimator::runLeastOrder() {
+  PLAIT_RETURN_IF_ERROR(runStages());
+  transfer = getTransfer(context);
+  return getLeastOrder(getProblem()) / context.cluster.device.burst;
+}
+
 /// The fastest within the memory, or one that is slower than is asked for.
-/// Where none fits, that which holds the least.
+/// Where none fits, that which holds the least. What takes too much memory is
+/// not timed, which takes a second order.
 Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
   const std::vector<StageCost> costs = getStageCosts();
   const double least = getLeastSeconds(problem, costs, transfer);
@@ -110,6 +132,15 @@ Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
   std::optional<OrderGoal> best, last;
   double shortest = std::numeric_limits<double>::max();
   Status none = Status::success(); // why there is no order so far
+  auto take = [&](Asked asked) {
+    Result<PipelineModel> model =
+        PipelineModel::get(generator->name, problem, goal, asked);
+    if (model.ok())
+      pipeline = std::move(*model);
+    else
+      none = model.status();
+    return model.ok();
+  };
   for (uint32_t limit : getLimits(problem)) {
     goal.limit = limit;
     if (limit > room && limit > 1)
@@ -121,18 +152,15 @@ Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
     if (last &&
         std::max(holding / limit, least) >= context.cutoff * device.burst)
       break;
-    Result<PipelineModel> model =
-        PipelineModel::get(generator->name, problem, goal);
-    if (!model.ok()) {
-      none = model.status();
+    if (!take(Asked::Memory))
       continue;
-    }
     last = goal;
-    pipeline = std::move(*model);
-    double seconds = pipeline.run(costs, transfer).seconds;
     findMemory();
-    bool fits = result.peakMemory() <= device.usableBytes();
-    if (!fits || seconds >= shortest)
+    if (result.peakMemory() > device.usableBytes() ||
+        !take(Asked::TimeAndMemory))
+      continue;
+    double seconds = pipeline.run(costs, transfer).seconds;
+    if (seconds >= shortest)
       continue;
     shortest = seconds;
     best = goal;

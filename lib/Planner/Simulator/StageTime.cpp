@@ -66,9 +66,7 @@ void Estimator::moveInputTime(const StageBlocks &stage, StageTime &sum) {
 }
 
 bool Estimator::waitsForParts() const {
-  const Framework &framework = context.framework();
-  return configuration.zero >= 2 && framework.dividesParameters &&
-         overlapsParts(context);
+  return planner::waitsForParts(context);
 }
 
 /// Returns what passes of `stage` wait for of ZeRO's exchanges. Of what the

@@ -74,12 +74,11 @@ enum class FusionRole {
 /// The facts that passes ask of a role, beside how it maps dimensions and is
 /// emitted; none of an op that is not fusable.
 struct RoleFacts {
-  bool elementwise =
-      false;            // has an element of each operand for each of its own
-  bool repeats = false; // its operand along new dimensions
-  bool reduces = false; // some dimensions of its operand
-  bool adds = false;    // up, what it reduces
-  bool maps = false;    // has an IndexMap
+  bool elementwise = false; // has one element of each operand for each own
+  bool repeats = false;     // its operand along new dimensions
+  bool reduces = false;     // some dimensions of its operand
+  bool adds = false;        // up, what it reduces
+  bool maps = false;        // has an IndexMap
   /// Reads its first operand in memory, at other indices than its own, and no
   /// more elements of it than it has itself.
   bool readsMemory = false;
@@ -196,7 +195,7 @@ template <typename ConcreteType>
 class ComparesFloats
     : public mlir::OpTrait::TraitBase<ConcreteType, ComparesFloats> {};
 
-/// An op whose result is the sum of its operands, element by element.
+/// An op whose result is the sum of its two operands, element by element.
 template <typename ConcreteType>
 class AddsOperands
     : public mlir::OpTrait::TraitBase<ConcreteType, AddsOperands> {};

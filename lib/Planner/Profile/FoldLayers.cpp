@@ -102,9 +102,10 @@ static void eraseUnreadParameters(func::FuncOp function) {
 /// 2. Ops in front of the first layer become a block of their own, the
 ///    embedding. Reads of parameters do not count for that: they may stand
 ///    anywhere.
-/// 3. All ops are labelled with their block, in order. What stands behind the
-///    last op of a layer is a block of its own, the head. A read is of the
-///    block that it is for: one more would make a layer unlike the others.
+/// 3. All ops are labelled with their block, in order, and with its layer, if
+///    it is one. What stands behind the last op of a layer is a block of its
+///    own, the head. A read is of the block that it is for: one more would make
+///    a layer unlike the others.
 FoldedBlocks plait::foldLayers(func::FuncOp function) {
   // 1. Merge.
   SmallVector<int64_t> order = mergeKinds(function);

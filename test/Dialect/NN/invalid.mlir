@@ -1191,6 +1191,14 @@ func.func @layer_is_negative(%x: tensor<4xf32>) {
 
 // -----
 
+func.func @block_is_negative(%x: tensor<4xf32>) {
+  // expected-error @+1 {{has nn.block = -1 : i64, expected the index of a layer, an i64 of at least 0}}
+  %0 = nn.exp %x {nn.block = -1 : i64} : tensor<4xf32>
+  return
+}
+
+// -----
+
 func.func @backward_has_a_value(%x: tensor<4xf32>) {
   // expected-error @+1 {{has attribute "nn.backward" = 1 : i64, expected nn.layer = i or nn.backward}}
   %0 = nn.exp %x {nn.backward = 1 : i64} : tensor<4xf32>

@@ -100,6 +100,10 @@ static LogicalResult verifyEmbedding(Operation *op, Value table, Value ids,
   return verifyShape(op, "rows", rows, expected);
 }
 
+Selection EmbeddingOp::getSelection() {
+  return {getIds(), getTable(), 0, getBeginAttr(), int64_t(getLimit())};
+}
+
 LogicalResult EmbeddingOp::verify() {
   if (failed(verifyEmbedding(*this, getTable(), getIds(), getResult())))
     return failure();
@@ -115,6 +119,11 @@ LogicalResult EmbeddingGradOp::verify() {
     return failure();
   // (C3)
   return verifySum(*this, getGradient(), getResult());
+}
+
+Selection PickOp::getSelection() {
+  return {getIds(), getInput(), getInput().getType().getRank() - 1,
+          getBeginAttr()};
 }
 
 LogicalResult PickOp::verify() {
@@ -161,6 +170,11 @@ void SoftmaxCrossEntropyOp::build(OpBuilder &builder, OperationState &state,
   auto scalar = RankedTensorType::get({}, builder.getF32Type());
   build(builder, state, {scalar, scalar}, logits, targets,
         builder.getI32IntegerAttr(ignore));
+}
+
+Selection SoftmaxCrossEntropyOp::getSelection() {
+  return {getTargets(), getLogits(), getLogits().getType().getRank() - 1,
+          BeginAttr()};
 }
 
 LogicalResult SoftmaxCrossEntropyOp::verify() {

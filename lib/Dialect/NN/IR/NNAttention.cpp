@@ -6,14 +6,15 @@
 //===----------------------------------------------------------------------===//
 //
 // All that nn.attention and nn.attention_grad know of themselves: their score
-// as text, constraints, factors and costs, the gradient, and the matmuls and
-// kernels that compute them where no library does (NNAttentionSteps.cpp).
+// as text, constraints, factors and costs, the gradient, which libraries
+// compute them in one step, and the matmuls and kernels that do otherwise.
 //
 //===----------------------------------------------------------------------===//
 
 #include "Constraints.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
 #include "plait/Dialect/NN/IR/Score.h"
+#include "plait/Plan/Attention.h"
 
 #include <cmath>
 
@@ -330,6 +331,79 @@ Values AttentionOp::buildVJP(OpBuilder &builder, ArrayRef<Value> cotangents) {
     gradients[getSinksMutable().begin()->getOperandNumber()] =
         grad.getSinksGradient();
   return gradients;
+}
+
+//===----------------------------------------------------------------------===//
+// Libraries
+//===----------------------------------------------------------------------===//
+
+/// Finds what has to be the library's. Sinks need not be: where it does not
+/// compute them, kernels behind its step do.
+template <typename OpTy> static AttentionTraits getTraits(OpTy op) {
+  ScoreAttr score = op.getScore();
+  return AttentionTraits()
+      .add(AttentionTrait::Dropout, bool(op.getDropoutKeys()))
+      .add(AttentionTrait::Documents, bool(op.getStarts()))
+      .add(AttentionTrait::WindowOnBothSides,
+           score.getBidirectional() && score.getWindow())
+      .add(AttentionTrait::SoftCap, bool(score.getSoftCap()));
+}
+
+/// Asked by who has to choose how attention is computed before the passes do.
+AttentionTraits nn::findAttentionTraits(Operation *root) {
+  AttentionTraits traits;
+  root->walk([&](AttentionOp op) { traits.add(getTraits(op)); });
+  return traits;
+}
+
+static FusedBy getLibrary(int architecture) {
+  return architecture == 0 ? FusedBy::Processors : FusedBy::Cudnn;
+}
+
+template <typename OpTy>
+static Status checkAttentionStep(OpTy op, int architecture) {
+  FusedBy library = getLibrary(architecture);
+  PLAIT_RETURN_IF_ERROR(checkAttentionTraits(getTraits(op), library));
+  if (library == FusedBy::Processors)
+    return Status::success();
+  RankedTensorType query = op.getQuery().getType();
+  int64_t queries = query.getDimSize(1);
+  // Under a causal mask two pieces of a sequence are two calls.
+  if (BeginAttr begin = op.getBeginAttr();
+      begin && begin.isReordered() && !op.getScore().getBidirectional()) {
+    ArrayRef<int64_t> shape = query.getShape();
+    PLAIT_RETURN_IF_ERROR(plan::checkGpuChunks(begin.getOrder(), queries,
+                                               shape[0] * shape[2] * shape[3]));
+    queries /= 2;
+  }
+  auto dtype = query.getElementType().isBF16() ? plan::fb::DType::BF16
+                                               : plan::fb::DType::F32;
+  return plan::checkGpuAttention(dtype, queries, query.getShape().back(),
+                                 architecture);
+}
+
+/// Answers that there is no step where the library computes the rest alone,
+/// which the op then decomposes into.
+std::optional<Status> AttentionOp::checkLibraryStep(int architecture) {
+  Status rest = checkAttentionStep(*this, architecture);
+  auto sinks = AttentionTraits().add(AttentionTrait::Sinks, bool(getSinks()));
+  if (rest.ok() && findUncomputed(sinks, getLibrary(architecture)))
+    return std::nullopt;
+  return rest;
+}
+
+std::optional<Status> AttentionGradOp::checkLibraryStep(int architecture) {
+  return checkAttentionStep(*this, architecture);
+}
+
+bool AttentionOp::isLibraryStepByDefault(int architecture) {
+  return isFusedByDefault(getLibrary(architecture),
+                          getKey().getType().getDimSize(1));
+}
+
+bool AttentionGradOp::isLibraryStepByDefault(int architecture) {
+  return isFusedByDefault(getLibrary(architecture),
+                          getKey().getType().getDimSize(1));
 }
 
 //===----------------------------------------------------------------------===//

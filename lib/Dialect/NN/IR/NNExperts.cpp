@@ -271,8 +271,8 @@ LogicalResult RouteOp::verify() {
 // that it is made of.
 bool RouteOp::decomposesEarly() { return true; }
 
-/// As DeepSeek-V3 has the logits of a router whose scores have a bias, and the
-/// bias.
+/// Keeps the logits of a router whose scores have a bias, and the bias, as
+/// DeepSeek-V3 does.
 bool RouteOp::takesWideOperands() { return bool(getBias()); }
 
 /// Over the last dimension, with the maximum taken off first.

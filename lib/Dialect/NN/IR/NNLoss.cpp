@@ -261,7 +261,7 @@ LogicalResult NNDialect::verifyOperationAttribute(Operation *op,
     if (layer && layer.getType().isInteger(64) && layer.getInt() >= 0)
       return success();
     return op->emitOpError("has ")
-           << attribute.getName() << " = " << attribute.getValue()
+           << attribute.getName().strref() << " = " << attribute.getValue()
            << ", expected the index of a layer, an i64 of at least 0";
   }
   if (attribute.getName() == kBackwardAttr &&

@@ -83,6 +83,10 @@ defvar NN_IndexCompute = [
   Pure, DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
   DeclareOpInterfaceMethods<CostedOpInterface>];
 
+/// The costs of an op that a library computes in one step.
+defvar NN_LibraryCosts = DeclareOpInterfaceMethods<
+  CostedOpInterface, ["getFlops", "getWorkShape", "getLibraryWorkspace"]>;
+
 //===----------------------------------------------------------------------===//
 // Attributes
 //===----------------------------------------------------------------------===//

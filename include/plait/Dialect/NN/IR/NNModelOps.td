@@ -93,9 +93,7 @@ def NN_GroupedMatmulOp : NN_Op<"grouped_matmul", [
     Pure, AllElementTypesMatch<["lhs", "rhs"]>, ContractionOpInterface,
     NN_GroupedOpInterface,
     DeclareOpInterfaceMethods<ShardableOpInterface, ["localizeFactor"]>,
-    DeclareOpInterfaceMethods<CostedOpInterface,
-                              ["getFlops", "getWorkShape",
-                               "getLibraryWorkspace"]>,
+    NN_LibraryCosts,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>]> {
   let summary = "A matmul of each row with the matrix that an id names";
   let description = [{
@@ -162,8 +160,7 @@ def NN_GroupedMatmulOp : NN_Op<"grouped_matmul", [
 
 def NN_RouteOp : NN_Op<"route", [
     Pure, DeclareOpInterfaceMethods<DecomposableOpInterface,
-                                    ["decomposesEarly",
-                                     "takesWideOperands"]>]> {
+                                    ["decomposesEarly", "takesWideOperands"]>]> {
   let summary = "The experts that take each token, and their weights";
   let description = [{
     `ids` are the `choices` experts with the highest scores, the highest first and
@@ -221,7 +218,8 @@ defvar NN_RowsDeclaration = [{
 }];
 
 def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
-    AllElementTypesMatch<["table", "result"]>, NN_SelectionOpInterface,
+    AllElementTypesMatch<["table", "result"]>,
+    DeclareOpInterfaceMethods<NN_SelectionOpInterface>,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<FusableOpInterface, ["getFusionRole"]>]> {
   let summary = "Rows of a table";
@@ -251,11 +249,7 @@ def NN_EmbeddingOp : NN_Op<"embedding", NN_IndexCompute # [
     $table `,` $ids attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
-  let extraClassDeclaration = NN_RowsDeclaration # [{
-    ::plait::nn::Selection getSelection() {
-      return {getIds(), getTable(), 0, getBeginAttr(), int64_t(getLimit())};
-    }
-  }];
+  let extraClassDeclaration = NN_RowsDeclaration;
 }
 
 def NN_EmbeddingGradOp : NN_Op<"embedding_grad", NN_IndexCompute # [
@@ -292,9 +286,7 @@ def NN_AttentionOp : NN_Op<"attention", [
     Pure, AttrSizedOperandSegments, AllElementTypesMatch<["query", "key", "value", "out"]>,
     DeclareOpInterfaceMethods<ShardableOpInterface,
                               ["localizeFactor", "orderFactor"]>,
-    DeclareOpInterfaceMethods<CostedOpInterface,
-                              ["getFlops", "getWorkShape",
-                               "getLibraryWorkspace"]>,
+    NN_LibraryCosts,
     DeclareOpInterfaceMethods<DifferentiableOpInterface>,
     DeclareOpInterfaceMethods<NN_DropoutOpInterface>,
     DeclareOpInterfaceMethods<DecomposableOpInterface,
@@ -364,9 +356,7 @@ def NN_AttentionGradOp : NN_Op<"attention_grad", [
       "query_gradient", "key_gradient", "value_gradient"]>,
     DeclareOpInterfaceMethods<ShardableOpInterface,
                               ["localizeFactor", "orderFactor"]>,
-    DeclareOpInterfaceMethods<CostedOpInterface,
-                              ["getFlops", "getWorkShape",
-                               "getLibraryWorkspace"]>,
+    NN_LibraryCosts,
     DeclareOpInterfaceMethods<DecomposableOpInterface,
                               ["checkLibraryStep", "isLibraryStepByDefault",
                                "addsToLibraryStep"]>]> {
@@ -574,8 +564,8 @@ def NN_GeluGradOp : NN_Op<"gelu_grad", [
 }
 
 def NN_SoftmaxCrossEntropyOp : NN_Op<"softmax_cross_entropy", [
-    Pure, NN_SelectionOpInterface, DeclareOpInterfaceMethods<DecomposableOpInterface,
-                                    ["decomposesEarly"]>]> {
+    Pure, DeclareOpInterfaceMethods<NN_SelectionOpInterface>,
+    DeclareOpInterfaceMethods<DecomposableOpInterface, ["decomposesEarly"]>]> {
   let summary = "The summed loss of predicting the targets";
   let description = [{
     loss is the sum of -log softmax(logits)[target] over all targets that are
@@ -601,12 +591,6 @@ def NN_SoftmaxCrossEntropyOp : NN_Op<"softmax_cross_entropy", [
   let builders = [OpBuilder<(ins "::mlir::Value":$logits,
                                  "::mlir::Value":$targets,
                                  "int32_t":$ignore)>];
-  let extraClassDeclaration = [{
-    ::plait::nn::Selection getSelection() {
-      int64_t classes = getLogits().getType().getRank() - 1;
-      return {getTargets(), getLogits(), classes, {}};
-    }
-  }];
 }
 
 #endif // PLAIT_DIALECT_NN_IR_NNMODELOPS_TD

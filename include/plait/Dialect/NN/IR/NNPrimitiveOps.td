@@ -395,7 +395,8 @@ def NN_ReduceOp : NN_Op<"reduce", [
 }
 
 def NN_PickOp : NN_Op<"pick", [
-    Pure, AllElementTypesMatch<["input", "result"]>, NN_SelectionOpInterface,
+    Pure, AllElementTypesMatch<["input", "result"]>,
+    DeclareOpInterfaceMethods<NN_SelectionOpInterface>,
     DeclareOpInterfaceMethods<ShardableOpInterface,
                               ["localizeFactor"]>,
     DeclareOpInterfaceMethods<CostedOpInterface>,
@@ -423,12 +424,6 @@ def NN_PickOp : NN_Op<"pick", [
     $input `,` $ids attr-dict `:` type($input) `,` type($ids) `->` type($result)
   }];
   let hasVerifier = 1;
-  let extraClassDeclaration = [{
-    ::plait::nn::Selection getSelection() {
-      int64_t row = getInput().getType().getRank() - 1;
-      return {getIds(), getInput(), row, getBeginAttr()};
-    }
-  }];
 }
 
 def NN_ValidOp : NN_Op<"valid", NN_Compute # [

@@ -116,7 +116,8 @@ class Emitter:
         if user.layer != self._layer:
             self._layer = user.layer
             self._fitted.clear()
-        key = (value.op, tuple(have), tuple(x for _, x in wanted))
+        placed = ((axis if axis in have else None, x) for axis, x in wanted)
+        key = (value.op, *placed)
         if key in self._fitted:
             return self._fitted[key]
         name, order = self.names[value.op], stored

@@ -162,7 +162,8 @@ class Graph:
 
     def binary(self, kind: str, x: Value, y: Value) -> Value:
         """Dimensions of 1 are repeated. The result lies in memory as the operand
-        with more axes does, if that has all."""
+        with more axes does, if that has all. An axis that the other has elsewhere, as
+        where a tensor meets its own columns, is one of its own."""
         rank = max(len(x.dims), len(y.dims))
         operands = [v.seen([[]] * (rank - len(v.dims)) + list(v.dims)) for v in (x, y)]
         for i in range(rank):
@@ -178,8 +179,12 @@ class Graph:
                 unify(a, b)
                 if small.has(b) and not big.has(a):
                     taken, dim = small, b
+            stored = taken.stored(dim)
+            if taken is small and set(leaves(dim)) & set(leaves(flat(big.dims))):
+                own = dict(zip(leaves(dim), copy(leaves(dim))))
+                dim, stored = list(own.values()), [own[axis] for axis in stored]
             dims.append(dim)
-            order += taken.stored(dim)
+            order += stored
             if taken is big and extent(b) != 1:
                 order += [p for p, q in pairs(a, b) if p not in order and small.stored([q])]
         if set(leaves(order)) == set(leaves(big.op.order)):

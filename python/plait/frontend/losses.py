@@ -97,7 +97,11 @@ def _of_each(walker, logits: Value, targets: Value, ignored: int) -> Value:
 
 def _unshifted(walker, logits, targets):
     """Where a module shifts the targets itself, it gets them as they are: in plait
-    targets are those of each position already."""
+    targets are those of each position already. Where it shifts some it means others, as
+    a second head that predicts the token after the next."""
+    walker.shifts.add(isinstance(targets, Shifted))
+    if len(walker.shifts) > 1:
+        raise NotExpressible("targets that are shifted, and others that are not")
     if not isinstance(targets, Shifted):
         return walker.tensor(logits), targets
     last = targets.value.shape[targets.dim]

@@ -55,6 +55,8 @@ class Walker:
         self.shape: list[int] = []
         self.node: torch.fx.Node | None = None
         self.folded = 0
+        # Whether the module shifts targets, of each of its cross-entropies.
+        self.shifts: set[bool] = set()
         self.sites = 0
         self._constant_names: dict[int, str] = {}
         self._known: dict = {}

@@ -106,6 +106,20 @@ class Streams(nn.Module):
         return (mixed + made[:, :, None] * self.give[:, None]).mean(2)
 
 
+class Pairs(nn.Module):
+    """A tensor with itself: all pairs of its positions, and of its columns."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (nn.Linear(HIDDEN, HIDDEN) for _ in range(2))
+
+    def forward(self, x):
+        y = torch.tanh(self.first(x))
+        weights = -(y[:, :, None] - y[:, None]).square().sum(-1)
+        z = weights.softmax(-1) @ self.second(x)
+        return x + (z[..., None] * torch.sigmoid(z[..., None, :])).mean(-1)
+
+
 class Tables(nn.Module):
     """A table that is indexed by tokens, and positions of which one is padding, whose row
     is not trained."""
@@ -126,6 +140,7 @@ class Tables(nn.Module):
 
 
 MODELS = {
+    "pairs-of-itself": lambda: Model(Pairs, layers=2),
     "tables": Tables,
     "streams": lambda: Model(Streams, layers=2),
     "written": lambda: Model(Written, layers=2),

@@ -130,6 +130,16 @@ def rooted(output, targets):
     return output.pow(2).sum().sqrt() / output.pow(2).sum()
 
 
+class Further(Base):
+    """A second loss is of the token after the next."""
+
+
+def further(output, targets):
+    cross_entropy = nn.functional.cross_entropy
+    first = cross_entropy(output.flatten(0, 1), targets.flatten())
+    return first + cross_entropy(output[:, :-1].flatten(0, 1), targets[:, 1:].flatten())
+
+
 class Shared(Base):
     """Two parameters with one memory, as views have it."""
 
@@ -201,6 +211,7 @@ CASES = {
     "regression": (Regression, {"loss": regression}, "arithmetic with tokens or targets"),
     "largest": (Largest, {"loss": largest}, "the loss is neither a mean over the targets"),
     "rooted": (Rooted, {"loss": rooted}, "the loss is neither a mean over the targets"),
+    "further": (Further, {"loss": further}, "that are shifted, and others that are not"),
     "shared": (Shared, {}, "'first' and 'second' are two that share memory"),
     "unshaped": (Unshaped, {}, "parameter 'lazy.weight' has no shape yet"),
     "blocked": (Blocked, {}, "the sequence would have to be split in 2 and 4"),

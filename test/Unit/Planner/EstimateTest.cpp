@@ -113,7 +113,7 @@ TEST(Estimate, SequencesAreDealtOutInPieces) {
   EXPECT_FALSE(isCut());
 }
 
-/// Of several, where attention is one step, in stages of several layers.
+/// Takes several of each, and attention that is one step.
 TEST(Estimate, SequencesGoThroughLayersOneByOne) {
   EstimateSetting setting;
   setting.cluster = *parseCluster("h100:8x8");

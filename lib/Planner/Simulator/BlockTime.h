@@ -241,12 +241,13 @@ std::vector<bool> findLayers(const Work &work);
 
 /// Times of all blocks where layers have `kind` recomputed, by block. Estimates
 /// of one search ask for the same ones over and over: they depend on no axis
-/// but those inside of a layer, on no schedule and on no cut; of ZeRO on
-/// whether gradients are divided. So there are as many of them as works,
-/// microbatches, kinds of context parallelism and recomputation, and places of
-/// activations, however large the cluster is and however deep the model. Works,
-/// and what the training and the cluster say of computing and of links, are the
-/// same for all that ask one object. For any number of threads.
+/// but those inside of a layer, on no schedule and of a cut on how many layers
+/// sequences go through; of ZeRO on whether gradients are divided. So there are
+/// as many of them as works, microbatches and such numbers, kinds of context
+/// parallelism and recomputation, and places of activations, however large the
+/// cluster is and however deep the model. Works, and what the training and the
+/// cluster say of computing and of links, are the same for all that ask one
+/// object. For any number of threads.
 class BlockTimes {
 public:
   using Times = std::shared_ptr<const std::vector<BlockTime>>;

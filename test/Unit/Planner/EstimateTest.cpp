@@ -113,6 +113,28 @@ TEST(Estimate, SequencesAreDealtOutInPieces) {
   EXPECT_FALSE(isCut());
 }
 
+/// Takes several of each, and attention that is one step.
+TEST(Estimate, SequencesGoThroughLayersOneByOne) {
+  EstimateSetting setting;
+  setting.cluster = *parseCluster("h100:8x8");
+  setting.shape.layers = 32;
+  setting.training.tensorOverlap = 4;
+  setting.configuration.mesh[Axis::PP] = setting.configuration.mesh[Axis::TP] =
+      8;
+  setting.configuration.sequenceParallel = true;
+  auto getShare = [&] { // of what is waited for otherwise
+    setting.training.flashAttention = false;
+    double apart = setting.run().breakdown.exposed[Axis::TP];
+    setting.training.flashAttention = true;
+    return setting.run().breakdown.exposed[Axis::TP] / apart;
+  };
+  EXPECT_DOUBLE_EQ(getShare(), 1);
+  setting.configuration.microBatch = 2;
+  EXPECT_LT(getShare(), 0.9);
+  setting.shape.layers = 8;
+  EXPECT_DOUBLE_EQ(getShare(), 1);
+}
+
 /// What is gathered beside the forward pass are copies, whose parameters are on
 /// the device.
 TEST(Estimate, CopiesAreGatheredBesideTheForwardPass) {

@@ -50,7 +50,7 @@ double BlockTimer::getBatched(const Operation &op) const {
   return before;
 }
 
-/// What ranks of tp gather for gradients of weights is beside what ranks of cp
+/// Hides what ranks of tp gather for gradients of weights behind what those of cp
 /// wait for, in another stream. Beside what is sent to its owner PartTime.cpp
 /// has it.
 void BlockTimer::hideForWeights() {

@@ -81,8 +81,8 @@ struct Framework {
   /// Ranks reduce and gather, with ZeRO 2 and 3, what they divide beside the
   /// work of other layers.
   bool overlapsParts = true;
-  /// Exchanges of replicas wait for what ranks of tp, cp and ep exchange, and
-  /// hide behind what is computed alone.
+  /// Exchanges of replicas wait for what ranks of cp exchange, and hide behind
+  /// what is computed or goes over other axes.
   bool exchangesOneByOne = true;
   /// Gradients are reduced after every microbatch with ZeRO 3.
   bool reduceEveryMicrobatch = true;

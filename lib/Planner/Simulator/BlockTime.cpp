@@ -17,7 +17,6 @@
 #include "PartLists.h"
 #include "RankMemory.h"
 
-#include "plait/Plan/Communicators.h"
 #include "plait/Support/PieceOverlap.h"
 
 #include <algorithm>
@@ -71,39 +70,6 @@ Cost BlockTimer::makeCost(const Operation &op) const {
 double BlockTimer::bytesOf(const Operation &op) const {
   return op.collectiveElements(context.sequences()) *
          elementBytes(options.precision);
-}
-
-/// Whether only gradients of weights read what `op` gathers.
-static bool isForWeights(const Operation &op) {
-  return op.kind == OperationKind::Collective &&
-         op.collective == CollectiveKind::AllGather &&
-         op.pass == Pass::BackwardWeight;
-}
-
-/// Returns the bytes that GPUs gather before `op` in the same launch
-/// (plan::batchGathers): by gathers right in front of it, or, where gradients
-/// of weights run apart, for these, which begins at once.
-double BlockTimer::getBatched(const Operation &op) const {
-  const Operation *first = block.operations.data();
-  auto isGather = [&](const Operation &other) {
-    return other.kind == OperationKind::Collective && !other.movesRows &&
-           other.collective == CollectiveKind::AllGather &&
-           other.axis == op.axis && other.pass == op.pass;
-  };
-  bool isOwn = &op >= first && &op < getEnd();
-  if (!context.framework().delaysWeights || !context.hasHost() || !isOwn ||
-      !isGather(op))
-    return 0;
-  bool isApart = split && isForWeights(op);
-  double most = double(plan::kMostBatched) * context.group(op.axis).ranks;
-  double own = bytesOf(op), before = 0;
-  for (const Operation *other = &op; other-- != first;) {
-    if (isGather(*other) && own + before + bytesOf(*other) <= most)
-      before += bytesOf(*other);
-    else if (!isApart || isGather(*other))
-      break;
-  }
-  return before;
 }
 
 /// Of one of `pieces`.
@@ -508,6 +474,7 @@ bool BlockTimer::canCut(const Operation &op, const Operation *matmul) const {
 BlockTime BlockTimer::run() {
   takeChains();
   addAll();
+  hideForWeights();
   const Framework &framework = context.framework();
   BlockTime time;
   if (needsMarks(context))
@@ -536,18 +503,6 @@ BlockTime BlockTimer::run() {
   time.expertsForward = forward.experts;
   time.contextForward = forward.context;
   return time;
-}
-
-/// Counts what a layer does behind its attention's gradients, and a block
-/// before the layers all along. What that exchanges has the gradients of
-/// weights beside it that are beside nothing else.
-void BlockTimer::addInputTime(BlockTime &time) const {
-  bool hasAttention = untilMade.busy() > 0;
-  if (!split || isLayer != hasAttention)
-    return;
-  time.ofInput = input.busy() - untilMade.busy();
-  time.ofInputHidden =
-      std::min(delayed, input.collective - untilMade.collective);
 }
 
 double BlockTimer::getLeft() {

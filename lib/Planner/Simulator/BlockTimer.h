@@ -100,6 +100,9 @@ inline Moment getMoment(const Operation &op) {
   return op.pass == Pass::Forward ? Moment::Forward : Moment::Backward;
 }
 
+/// Whether only gradients of weights read what `op` gathers.
+bool isForWeights(const Operation &op);
+
 /// The matmul that comes first, before another collective; null: none.
 const Operation *findReader(std::span<const Operation> behind);
 
@@ -129,6 +132,7 @@ public:
 
 private:
   void recompute(BlockTime &time) const;
+  void hideForWeights();
   void addInputTime(BlockTime &time) const;
   Cost makeCost(const Operation &op) const;
   /// Returns the same of one of the block's operations, kept if it is.

@@ -50,6 +50,7 @@ double BlockTimer::addContext(const Operation &op, CollectiveKind kind,
 /// What ranks of cp wait for before and after an attention. One that is
 /// computed again has what its gradients need, of which they are charged.
 double BlockTimer::contextSeconds(const Operation &op) {
+  contextBehind = 0;
   if (options.sequenceParts == 1 || op.again)
     return 0;
   double seconds = 0, before = 0;

@@ -48,8 +48,8 @@ StageTime Estimator::timeStage(const StageBlocks &stage) {
   return sum;
 }
 
-/// Nobody waits for the gradient of what the first layer reads but gradients of
-/// weights, behind which it comes where they run apart.
+/// Moves the gradient of what the first layer reads, for which nobody waits but
+/// gradients of weights, behind these where they run apart.
 void Estimator::moveInputTime(const StageBlocks &stage, StageTime &sum) {
   bool isFirst =
       work.before > 0 && stage.entries.front().block == work.order[0];

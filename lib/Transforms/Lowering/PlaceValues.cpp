@@ -387,8 +387,8 @@ void Placer::keepMoved(Workspace &workspace) {
   }
 }
 
-/// What ranks exchange is read until its result is needed: nobody in between
-/// waits for that, on GPUs.
+/// Keeps what ranks exchange until its result is needed, so that nobody between
+/// the two waits, on GPUs.
 void Placer::keepSent(Workspace &workspace) {
   for (Operation &op : body) {
     auto collective = dyn_cast<dist::CollectiveOpInterface>(op);

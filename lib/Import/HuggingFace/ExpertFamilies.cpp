@@ -39,9 +39,9 @@ static void nameMlp(Experts &experts) {
 /// Reads experts as Qwen3 and OLMoE have them: under the names of the MLP that
 /// they replace.
 static Experts readMlpExperts(ConfigReader &config, int64_t usualCount,
-                              int64_t usualChoices) {
-  Experts experts =
-      readExperts(config, "num_experts", usualCount, usualChoices);
+                              int64_t usualChoices,
+                              StringRef countField = "num_experts") {
+  Experts experts = readExperts(config, countField, usualCount, usualChoices);
   experts.routing.normalized = config.getFlag("norm_topk_prob", false);
   nameMlp(experts);
   return experts;
@@ -95,7 +95,10 @@ Model hf::readQwen3Experts(ConfigReader &config, int64_t sequence) {
   Llama llama = readCommon(config, {32768, 1e-6, /*groups=*/4});
   llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
   llama.headNorms = true;
-  llama.experts = readMlpExperts(config, 128, 8);
+  // Newer releases of `transformers` save it under the other name.
+  bool isNew = config.has("num_local_experts") && !config.has("num_experts");
+  llama.experts = readMlpExperts(config, 128, 8,
+                                 isNew ? "num_local_experts" : "num_experts");
   llama.experts->inner = config.getSize("moe_intermediate_size", 768);
   bool hasWindow = config.getFlag("use_sliding_window", false);
   if (hasWindow)

@@ -87,6 +87,13 @@ def _keeps_shape(walker, x) -> bool:
 
 
 @handles(aten.add.Tensor, aten.add.Scalar)
+def add_or_join(walker, x, y, alpha=1):
+    """The sum of two truth values is whether either holds."""
+    if walker.is_boolean(0) and walker.is_boolean(1):
+        return inverted(walker, mul(walker, *(inverted(walker, z) for z in (x, y))))
+    return add(walker, x, y, alpha)
+
+
 def add(walker, x, y, alpha=1):
     if alpha != 1:
         y = mul(walker, y, alpha) if not _is_constant(y) else y * alpha

@@ -47,9 +47,10 @@ def same(walker, x, **named):
 
 
 @handles(aten._to_copy.default, aten.type_as.default, aten.to.dtype)
-def cast(walker, x, *arguments, dtype=None, **named):
+def cast(walker, x, *arguments, **named):
     """plait has one float type at a time, that of --precision."""
-    if dtype is not None and not dtype.is_floating_point:
+    dtype = walker.node.meta["val"].dtype
+    if not (dtype.is_floating_point or dtype.is_complex):
         kind = getattr(getattr(x, "op", None), "kind", "")
         if kind not in ("tokens", "targets") and not walker.is_boolean(0):
             raise NotExpressible(f"a conversion of computed numbers to {dtype}")

@@ -282,7 +282,7 @@ class Activations(nn.Module):
 def pieces(x):
     """A function of the sign, in the ways that it is chosen by."""
     a = torch.where(x > 0.1, x, -0.2 * x) + x * (x <= 0.3)
-    b = x.masked_fill((x < -0.5) | (x >= 0.5), 0.25)
+    b = x.masked_fill((x < -0.5) | (x >= 0.5), 0.25) * ((x > 0) + (x > -0.25))
     return a + b + torch.sign(x) * (x.detach() != 0) + F.hardshrink(x, 0.2)
 
 

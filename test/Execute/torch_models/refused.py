@@ -76,6 +76,15 @@ class Quantised(Base):
         return x.to(torch.int32).float()  # the line of quantised
 
 
+class Retyped(Base):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("steps", torch.arange(3))
+
+    def inner(self, x):
+        return x * x.type_as(self.steps)  # the line of retyped
+
+
 class Noisy(Base):
     def inner(self, x):
         return x + torch.randn(x.shape)  # the line of noisy
@@ -205,6 +214,7 @@ CASES = {
     "compares": (Compares, {}, "a comparison of tokens other than == and !="),
     "pooled": (Pooled, {}, "expected one of logits, [batch, sequence, vocabulary]"),
     "quantised": (Quantised, {}, "a conversion of computed numbers to torch.int32"),
+    "retyped": (Retyped, {}, "a conversion of computed numbers to torch.int64"),
     "noisy": (Noisy, {}, "'aten.randn' draws numbers"),
     "own": (Own, {}, "the gradient of 'Double'"),
     "smoothed": (Smoothed, {"loss": smoothed}, "label smoothing of 0.1"),

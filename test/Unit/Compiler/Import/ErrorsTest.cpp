@@ -208,6 +208,8 @@ TEST_F(ImportErrors, Experts) {
   refuse(qwen3, "\"decoder_sparse_step\": 2", {"decoder_sparse_step", "is 2"});
   refuse(qwen3, "\"mlp_only_layers\": [0]", {"mlp_only_layers"});
   refuse(qwen3, "\"num_local_experts\": 4",
+         {R"(field "num_experts_per_tok" is 8)", R"("num_local_experts", 4)"});
+  refuse(qwen3, R"("num_experts": 8, "num_local_experts": 8)",
          {"unknown field \"num_local_experts\""});
   std::string olmoe = likeLlama("olmoe");
   refuse(olmoe, "\"clip_qkv\": 8.0", {"clip_qkv", "8", "expected null"});

@@ -77,6 +77,9 @@ TEST_F(SourceTest, TypesAreThoseOfAnotherImport) {
   expectFollows(likeLlama("qwen3_moe") +
                 ", \"num_experts\": 16, \"num_experts_per_tok\": 2, "
                 "\"moe_intermediate_size\": 16}");
+  expectFollows(likeLlama("qwen3_moe") +
+                ", \"num_local_experts\": 16, \"num_experts_per_tok\": 2, "
+                "\"moe_intermediate_size\": 16}");
 }
 
 /// `body` is that of a model over x, which it ends with the logits %y.

@@ -12,6 +12,7 @@
 #include "Search/Enumerate.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
@@ -309,7 +310,7 @@ private:
   /// have found nothing so far.
   std::vector<Cell> unfit;
   bool opensUnfit = false;
-  std::vector<Node> shortNodes; // nothing of which lies on hosts so far
+  std::deque<Node> shortNodes; // nothing of which lies on hosts so far
   std::vector<std::optional<Leaf>> best; // by family
   std::vector<int> found;                // families that have one, in order
   std::optional<Leaf> smallest;

@@ -286,9 +286,10 @@ private:
       std::tuple<const Block *, int, ContextParallel, int64_t, bool>;
   static CostsKey getCostsKey(const Block &block, const Context &context);
 
-  std::mutex mutex; // of what follows
+  static constexpr size_t mostCosts = 2048; // some 15 MB
+  std::mutex mutex;                         // of what follows
   std::map<Key, Times> known;
-  std::map<CostsKey, Costs> knownCosts;
+  std::map<CostsKey, Costs> knownCosts; // emptied when it has grown to the most
   std::map<std::tuple<CostsKey, bool, int>, std::shared_ptr<const Chains>>
       knownChains;
 };

@@ -75,6 +75,9 @@ BlockTimes::Costs
 BlockTimes::getCosts(const Block &block, const Context &context,
                      const std::function<std::vector<Cost>()> &make) {
   return getKnown(knownCosts, getCostsKey(block, context), [&] {
+    // A search asks for all of a microbatch in a row.
+    if (std::lock_guard<std::mutex> lock(mutex); knownCosts.size() >= mostCosts)
+      knownCosts.clear();
     return std::make_shared<const std::vector<Cost>>(make());
   });
 }

@@ -108,6 +108,9 @@ PartLists::List PartLists::get(const BlockPass &pass, const Context &context) {
   }
   auto made = std::make_shared<const PartList>(ListMaker(pass, context).make());
   std::lock_guard<std::mutex> lock(mutex);
+  // Neighbours in a search ask for the same ones.
+  if (known.size() >= most)
+    known.clear();
   return known.try_emplace(key, std::move(made)).first->second;
 }
 

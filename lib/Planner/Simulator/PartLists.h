@@ -72,8 +72,9 @@ public:
 private:
   using Key = std::tuple<const Work *, int, bool, bool, bool, bool, bool, bool,
                          bool, int, Mesh>;
+  static constexpr size_t most = 4096; // some 30 MB
   std::mutex mutex;
-  std::map<Key, List> known;
+  std::map<Key, List> known; // emptied when it has grown to the most
 };
 
 /// Seconds in which each axis is busy with what one microbatch exchanges on its

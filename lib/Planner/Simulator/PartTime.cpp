@@ -156,11 +156,13 @@ void Streams::compute(const Run &run) {
   done.assign(run.list->parts.size(), 0);
   if (run.again > 0)
     walk(run, run.againMarks, run.again, /*isAgain=*/true);
-  // What comes for gradients of weights comes while these wait for reductions.
-  double until = times.clock + run.work + run.context + run.forWeights;
+  double begin = times.clock;
   walk(run, run.marks, run.work, /*isAgain=*/false);
+  // What comes for gradients of weights comes while these wait for reductions.
+  if (run.forWeights == 0)
+    return;
   times.worked += run.forWeights;
-  wait(until);
+  wait(begin + run.work + run.context + run.forWeights);
 }
 
 /// Adds up what was reduced before, behind that.

@@ -51,14 +51,14 @@ class Suite:
         program = [str(self.tools.folder / "plait-run"), *map(str, words)]
         return ["mpirun", "-n", str(processes), *program]
 
-    def call(self, command: list[str]) -> Outcome:
+    def call(self, command: list[str], timeout: float | None = None) -> Outcome:
         done = subprocess.run(
             command,
             capture_output=True,
             stdin=subprocess.DEVNULL,
             text=True,
             errors="replace",
-            timeout=self.tools.timeout,
+            timeout=timeout or self.tools.timeout,
             env=ENVIRONMENT,
         )
         return Outcome(done.returncode, done.stdout, done.stderr)

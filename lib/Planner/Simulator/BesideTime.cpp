@@ -51,8 +51,8 @@ double BlockTimer::getBatched(const Operation &op) const {
 }
 
 /// Hides what ranks of tp gather for gradients of weights behind what those of
-/// cp wait for, in another stream. Beside what is sent to its owner PartTime.cpp
-/// has it.
+/// cp wait for, in another stream. Beside what is sent to its owner
+/// PartTime.cpp has it.
 void BlockTimer::hideForWeights() {
   if (split || context.sendsGradients() || !context.hasHost() ||
       !context.framework().delaysWeights)

@@ -222,8 +222,8 @@ struct Context {
 struct BlockTime : StageTime {
   PartMarks marks;  // none where needsMarks() says so
   double again = 0; // of backwardInput: computed again, but for cp's exchanges
-  /// Of backwardInput: what the gradient of the block's input alone needs,
-  /// where gradients of weights run apart; and what these hide of it.
+  /// The part of backwardInput that only the gradient of the block's input
+  /// needs, where gradients of weights run apart; and what these hide of it.
   double ofInput = 0, ofInputHidden = 0;
   double forWeights = 0; // of tensorBackward: gradients of weights alone wait
 };

@@ -13,7 +13,6 @@ alone. Loss and gradient norm agree for three steps. Other masks would not pass.
 Runs under an interpreter with PyTorch and NumPy, Debian's."""
 
 import functools
-import json
 import pathlib
 import random
 import struct
@@ -43,10 +42,7 @@ from masks.runs import (
 from masks.training import draw_weights, excess
 
 END = 5
-MODELS = {
-    "gpt2": models.GPT2 | {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0},
-    "llama": models.LLAMA | {"attention_dropout": 0.0},
-}
+MODELS = models.WITHOUT_DROPOUT
 
 
 RUNS = (
@@ -80,10 +76,6 @@ RUNS = (
 )
 
 
-def get_choices(run: Run) -> dict:
-    return {"model": run.model} | covering.split_options(run.mesh, run.options)
-
-
 def find_starts(tokens: list[int]) -> list[int]:
     """Where the document of each token begins."""
     starts, start = [], 0
@@ -100,12 +92,6 @@ def attention(q, k, v, seen):
     if hasattr(functional, "scaled_dot_product_attention"):
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
     return functional._scaled_dot_product_attention(q, k, v, attn_mask=seen)[0]
-
-
-def keep(x: torch.Tensor, probability: float) -> torch.Tensor:
-    """No dropout."""
-    require(probability == 0, "the reference has no dropout")
-    return x
 
 
 def attend_within(starts: torch.Tensor):
@@ -129,7 +115,7 @@ def masked(config: dict, find=find_starts):
     def forward(weights: dict, step: int, tokens) -> torch.Tensor:
         starts = torch.tensor([find(row.tolist()) for row in tokens])
         attend = attend_within(starts)
-        return models.logits(config, weights, tokens, keep, attend)
+        return models.logits(config, weights, tokens, models.keep, attend)
 
     return forward
 
@@ -146,7 +132,7 @@ def alone(config: dict):
                 end = start + starts.count(start)
                 attend = attend_within(torch.zeros(1, end - start))
                 document = row[None, start:end]
-                parts.append(models.logits(config, weights, document, keep, attend))
+                parts.append(models.logits(config, weights, document, models.keep, attend))
             rows.append(torch.cat(parts, 1))
         return torch.cat(rows)
 
@@ -230,23 +216,14 @@ class Suite(RunSuite):
             )
 
     def check_evaluation(self) -> str:
-        """The loss on data that is held out is that of the first step."""
         run = Run("llama", "pp=2,tp=2")
-        log = self.folder / "steps.jsonl"
-        log.unlink(missing_ok=True)
-        self.tools.run(
-            "plait-run",
-            *self.start(run, self.compile(run, "--document-mask")),
-            *("--document-end", END, "--lr", 0, "--steps", 1, "--log", log),
-            *("--eval-tokens", self.folder / "tokens.bin", "--eval-steps", 1),
+        lines = self.evaluate(
+            run,
+            self.compile(run, "--document-mask"),
+            *("--document-end", END, "--eval-tokens", self.folder / "tokens.bin"),
+            *("--eval-steps", 1),
         )
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        found = [line["eval_loss"] for line in lines if "eval_loss" in line]
-        expected = self.expected("llama")[0]["loss"]
-        require(len(found) == 1, f"{len(found)} evaluations in {lines}")
-        off = abs(found[0] / expected - 1)
-        require(off < TOLERANCE["loss"], f"{found}, expected {expected}")
-        return f"off by {off:.2g}"
+        return f"off by {self.check_held_out(run, lines):.2g}"
 
     def check_errors(self) -> None:
         run = Run("gpt2", "pp=1")
@@ -333,7 +310,7 @@ class Suite(RunSuite):
             )
 
     def run(self, options) -> None:
-        for run in covering.chosen(RUNS, get_choices, options):
+        for run in covering.chosen(RUNS, Run.choices, options):
             self.report.case(run.name, functools.partial(self.check_run, run))
         for run in (
             Run("gpt2", "pp=2,dp=2,tp=2", FLASH),

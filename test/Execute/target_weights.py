@@ -42,10 +42,7 @@ from masks.runs import (
 )
 from masks.training import draw_weights, excess
 
-MODELS = {
-    "gpt2": models.GPT2 | {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0},
-    "llama": models.LLAMA | {"attention_dropout": 0.0},
-}
+MODELS = models.WITHOUT_DROPOUT
 CHUNKS = ("--loss-chunks", "2")
 
 RUNS = (
@@ -73,10 +70,6 @@ RUNS = (
     Run("llama", "cp=2,tp=2", ZIGZAG + SP),
     Run("gpt2", "pp=2,dp=2,tp=2", BF16 + ("--zero", "1")),
 )
-
-
-def get_choices(run: Run) -> dict:
-    return {"model": run.model} | covering.split_options(run.mesh, run.options)
 
 
 def mean_of_mask(logits, targets, weights):
@@ -140,8 +133,7 @@ class Suite(RunSuite):
             return mean(logits, targets, weights.flatten())
 
         def forward(weights, step, tokens):
-            keep = lambda x, probability: x
-            return models.logits(MODELS[model], weights, tokens, keep)
+            return models.logits(MODELS[model], weights, tokens, models.keep)
 
         rows = torch.from_numpy(self.tokens).reshape(STEPS, BATCH, SEQUENCE + 1)
         return training.train(draw_weights(MODELS[model]), rows, forward, measure)
@@ -179,50 +171,29 @@ class Suite(RunSuite):
         return f"{off:.0f} times what is allowed"
 
     def check_evaluation(self) -> str:
-        """The loss on data that is held out is that of the first step."""
-        run = Run("llama", "pp=2,tp=2")
-        log = self.folder / "steps.jsonl"
-        log.unlink(missing_ok=True)
-        self.tools.run(
-            "plait-run",
-            *self.start(run, self.compile(run, "--target-weights")),
-            *("--lr", 0, "--steps", 1, "--log", log),
-            *("--eval-tokens", self.folder / "mask.rows", "--eval-steps", 1),
-        )
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        found = [line["eval_loss"] for line in lines if "eval_loss" in line]
-        expected = self.expected("llama")[0]["loss"]
-        require(len(found) == 1, f"{len(found)} evaluations in {lines}")
-        off = abs(found[0] / expected - 1)
-        require(off < TOLERANCE["loss"], f"{found}, expected {expected}")
-        counted = int(self.weights["mask"][:BATCH].sum())
-        require(lines[0]["tokens"] == counted, f"{lines[0]}, expected {counted}")
-        self.check_uneven(run, found[0])
-        return f"off by {off:.2g}"
-
-    def check_uneven(self, run: Run, expected: float) -> None:
         """Held-out steps that count nothing leave the mean as it is; one that is all
         there is has none."""
+        run = Run("llama", "pp=2,tp=2")
+        plan = self.compile(run, "--target-weights", "--no-reference")
         none = numpy.zeros((BATCH, SEQUENCE), "<f4")
         tokens, mask = self.tokens[:BATCH], self.weights["mask"][:BATCH]
         uneven, empty = (self.folder / f"{name}.rows" for name in ("uneven", "empty"))
         self.write(uneven, numpy.tile(tokens, (2, 1)), numpy.concatenate([none, mask]))
         self.write(empty, tokens, none)
-        plan = self.compile(run, "--target-weights", "--no-reference")
-        log = self.folder / "uneven.jsonl"
-        log.unlink(missing_ok=True)
-        command = ["plait-run", *self.start(run, plan), "--lr", 0, "--steps", 1]
-        self.tools.run(*command, "--eval-tokens", uneven, "--log", log)
-        text = log.read_text()
-        found = json.loads(text.splitlines()[-1]).get("eval_loss")
-        # nine digits
-        require(found and abs(found / expected - 1) < 1e-7, f"{text}, not {expected}")
-        outcome = self.tools.call(*command, "--eval-tokens", empty)
+        lines = self.evaluate(run, plan, "--eval-tokens", uneven)
+        off = self.check_held_out(run, lines)
+        counted = int(mask.sum())
+        require(lines[0]["tokens"] == counted, f"{lines[0]}, expected {counted}")
+        outcome = self.tools.call(
+            "plait-run", *self.start(run, plan), "--lr", 0, "--steps", 1,
+            *("--eval-tokens", empty),
+        )  # fmt: skip
         message = "evaluation: its 1 steps count 0 tokens"
         require(
             outcome.code == 1 and message in outcome.stderr,
             f"ended with {outcome.code}: {outcome.stderr}",
         )
+        return f"off by {off:.2g}"
 
     def check_against_reference(self, run: Run) -> str:
         """plait-run --check compares with one rank, which weighs the same."""
@@ -310,7 +281,7 @@ class Suite(RunSuite):
 
     def run(self, options) -> None:
         case = self.report.case
-        for run in covering.chosen(RUNS, get_choices, options):
+        for run in covering.chosen(RUNS, Run.choices, options):
             case(run.name, functools.partial(self.check_run, run))
         for run in (
             Run("gpt2", "pp=2,dp=2,tp=2", FLASH),

@@ -42,6 +42,18 @@ LLAMA = {
 }
 
 
+WITHOUT_DROPOUT = {
+    "gpt2": GPT2 | {"attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0},
+    "llama": LLAMA | {"attention_dropout": 0.0},
+}
+
+
+def keep(x: torch.Tensor, probability: float) -> torch.Tensor:
+    """No dropout."""
+    assert probability == 0, "the reference has no dropout"
+    return x
+
+
 def shapes(config: dict) -> dict[str, tuple[int, ...]]:
     """Of the parameters, by Hugging Face's names."""
     found = {}

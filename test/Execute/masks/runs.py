@@ -11,6 +11,7 @@ import dataclasses
 import json
 import pathlib
 
+import covering
 from harness import Reporter, Tools, require, write_floats
 from masks import training
 from masks.training import draw_weights, excess
@@ -43,6 +44,10 @@ class Run:
     def name(self) -> str:
         words = [word.lstrip("-") for word in self.options]
         return "/".join((self.model, self.mesh, *words))
+
+    def choices(self) -> dict:
+        """What covering.py tells runs apart by."""
+        return {"model": self.model} | covering.split_options(self.mesh, self.options)
 
     @property
     def tolerance(self) -> dict[str, float]:
@@ -91,6 +96,27 @@ class RunSuite:
             *("--log", log, "--steps", STEPS, *training.OPTIONS, *more),
         )
         return [json.loads(line) for line in log.read_text().splitlines()]
+
+    def evaluate(self, run: Run, plan: pathlib.Path, *more) -> list[dict]:
+        """The log of a step that changes nothing, and is evaluated."""
+        log = self.folder / "steps.jsonl"
+        log.unlink(missing_ok=True)
+        self.tools.run(
+            "plait-run",
+            *self.start(run, plan),
+            *("--lr", 0, "--steps", 1, "--log", log),
+            *more,
+        )
+        return [json.loads(line) for line in log.read_text().splitlines()]
+
+    def check_held_out(self, run: Run, lines: list[dict]) -> float:
+        """The loss on data that is held out is that of the first step."""
+        found = [line["eval_loss"] for line in lines if "eval_loss" in line]
+        expected = self.expected(run.model)[0]["loss"]
+        require(len(found) == 1, f"{len(found)} evaluations in {lines}")
+        off = abs(found[0] / expected - 1)
+        require(off < TOLERANCE["loss"], f"{found}, expected {expected}")
+        return off
 
     def compare(self, run: Run, found: list[dict]) -> str:
         expected = self.expected(run.model)

@@ -127,6 +127,23 @@ class _Bins:
         self.by_room.setdefault(left, []).append(row)
 
 
+def _read_item(
+    item: Any, column: str | None, extra: list[int], most: int, what: str
+) -> tuple[Any, Any]:
+    """Tokens of an item, `extra` behind them, and the weights of all. What is before the
+    item is another one, so that its first token is no target."""
+    import numpy
+
+    if not isinstance(item, Mapping) or LABELS not in item:
+        raise CallError(f"{what} is {kind_of(item)}, expected a mapping with '{LABELS}'")
+    ids, learned = _read(item, _find_column(item, column, what), what)
+    number = len(ids) + len(extra)
+    if not len(ids) or number > most:
+        raise CallError(f"{what} has {number} tokens, expected 1 to {most}")
+    learned[0] = 0.0
+    return numpy.append(ids, extra), numpy.append(learned, numpy.zeros(len(extra)))
+
+
 def pack(
     data: Iterable[Mapping], seq: int, *, end: int | None = None, column: str | None = None
 ) -> list[dict[str, Any]]:
@@ -139,20 +156,10 @@ def pack(
     if not isinstance(seq, int) or seq < 1:
         raise OptionError(f"seq is {seq}, expected a number from 1 on", option="seq")
     width, extra = seq + 1, [] if end is None else [end]
-    items = []
-    for number, item in enumerate(data):
-        what = f"item {number} of the data"
-        if not isinstance(item, Mapping) or LABELS not in item:
-            raise CallError(f"{what} is {kind_of(item)}, expected a mapping with '{LABELS}'")
-        ids, learned = _read(item, _find_column(item, column, what), what)
-        if not len(ids) or len(ids) + len(extra) > width:
-            raise CallError(
-                f"{what} has {len(ids) + len(extra)} tokens, expected 1 to {width}"
-            )
-        learned[0] = 0.0  # what is before it is another item
-        items.append(
-            (numpy.append(ids, extra), numpy.append(learned, numpy.zeros(len(extra))))
-        )
+    items = [
+        _read_item(item, column, extra, width, f"item {number} of the data")
+        for number, item in enumerate(data)
+    ]
     bins = _Bins(width)
     order = sorted(range(len(items)), key=lambda i: -len(items[i][0]))
     for number in order:

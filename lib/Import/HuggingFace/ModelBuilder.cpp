@@ -261,10 +261,7 @@ Dropout ModelBuilder::makeDropout(double probability) {
   constexpr auto kKeys = nn::InputKind::Keys;
   if (!dropouts) {
     auto type = RankedTensorType::get({options.batch}, builder.getI32Type());
-    // A function of one block takes any argument.
-    (void)loss.insertArgument(
-        loss.getNumArguments(), type,
-        nn::getInputAttributes(builder.getContext(), kKeys), loss.getLoc());
+    nn::appendInput(loss, kKeys, type);
   }
   return {nn::findInput(loss, kKeys), builder.getF64FloatAttr(probability),
           builder.getI64IntegerAttr(dropouts++)};

@@ -82,7 +82,7 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
     bool isLarge = bounds.getBytes(*node.probe, configuration) > usable;
     if (!isFirst && isLarge && !asksShort)
       return true;
-    // What a step of the threshold takes, all nodes of a mesh share.
+    // All nodes of a mesh share the bound of a step by the threshold.
     if (!isFirst && (takes(threshold) || takes(limit) ||
                      bounds.getStreamSeconds(*node.work, *node.probe,
                                              configuration) >= limit))

@@ -5,8 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What GPUs exchange at once: gathers in one launch, collectives in the streams
-// of two axes, and what the gradient of the model's input alone waits for.
+// Exchanges that GPUs do at once: gathers in one launch, collectives in the
+// streams of two axes, and what the gradient of the model's input alone waits
+// for.
 //
 //===----------------------------------------------------------------------===//
 

@@ -371,7 +371,7 @@ StepLoad Estimator::getHeaviestLoad() const {
 /// then wait for in turn. Without a pipeline, and on processors, it is a sum.
 std::optional<double> Estimator::getWaited() {
   waits.clear();
-  if (!waitsForParts() || context.boundsCuts)
+  if (!needsMarks(context))
     return std::nullopt;
   std::vector<StageCost> costs = getStageCosts();
   for (size_t i = 0; i < costs.size(); ++i) {

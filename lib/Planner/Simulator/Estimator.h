@@ -84,7 +84,6 @@ private:
   StageBlocks makeStage(size_t stage, const Recomputation::Stage &kinds) const;
   StageTime timeStage(const StageBlocks &stage);
   void moveInputTime(const StageBlocks &stage, StageTime &sum);
-  bool waitsForParts() const;
   PassWaits getWaits(const StageBlocks &stage) const;
   size_t findAlike(size_t stage) const;
   std::optional<double> getWaited();

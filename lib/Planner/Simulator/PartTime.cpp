@@ -158,7 +158,7 @@ void Streams::compute(const Run &run) {
     walk(run, run.againMarks, run.again, /*isAgain=*/true);
   double begin = times.clock;
   walk(run, run.marks, run.work, /*isAgain=*/false);
-  // What comes for gradients of weights comes while these wait for reductions.
+  // Gathers for gradients of weights come while these wait for reductions.
   if (run.forWeights == 0)
     return;
   times.worked += run.forWeights;

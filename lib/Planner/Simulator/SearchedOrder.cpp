@@ -64,7 +64,7 @@ static double getHoldingSeconds(const schedule::Problem &problem,
   double seconds = 0, round = 0;
   for (uint32_t stage = problem.virtualStages(); stage-- > 0;) {
     const StageCost &cost = costs[stage];
-    // What needs no message may have been done before it comes.
+    // Work that needs no message may have been done before it comes.
     round += cost.forward + cost.backwardInput - cost.early;
     if (problem.rankOf(stage) == 0)
       seconds += round;

@@ -65,14 +65,10 @@ void Estimator::moveInputTime(const StageBlocks &stage, StageTime &sum) {
   }
 }
 
-bool Estimator::waitsForParts() const {
-  return planner::waitsForParts(context);
-}
-
 /// Returns what passes of `stage` wait for of ZeRO's exchanges. Of what the
 /// stages of a cut exchange a bound knows nothing.
 PassWaits Estimator::getWaits(const StageBlocks &stage) const {
-  if (!waitsForParts())
+  if (!waitsForParts(context))
     return {};
   if (context.boundsCuts) {
     constexpr double any = std::numeric_limits<double>::infinity();

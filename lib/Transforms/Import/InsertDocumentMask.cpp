@@ -42,13 +42,11 @@ struct InsertDocumentMaskPass
         return attention.emitOpError("is bidirectional, and a document mask is "
                                      "for causal attention");
     constexpr auto kStarts = nn::InputKind::Starts;
-    if (!nn::findInput(loss, kStarts) &&
-        failed(loss.insertArgument(
-            loss.getNumArguments(), loss.getArgument(0).getType(),
-            nn::getInputAttributes(loss.getContext(), kStarts), loss.getLoc())))
-      return failure();
+    Value starts = nn::findInput(loss, kStarts);
+    if (!starts)
+      starts = nn::appendInput(loss, kStarts, loss.getArgument(0).getType());
     for (nn::AttentionOp attention : attentions)
-      attention.getStartsMutable().assign(nn::findInput(loss, kStarts));
+      attention.getStartsMutable().assign(starts);
     return success();
   }
 };

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// In an order that does not depend on the one in which they are asked for.
+// The order of passes does not depend on the one in which they are asked for.
 //
 //===----------------------------------------------------------------------===//
 

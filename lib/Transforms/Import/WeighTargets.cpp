@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What the loss is divided by is a sum of weights then, over all ranks and
+// The loss is divided by a sum of weights then, over all ranks and
 // microbatches: a mean of each microbatch would count targets more where there
 // are few.
 //
@@ -62,20 +62,6 @@ static LogicalResult checkModel(func::FuncOp loss) {
   return checkCount(loss);
 }
 
-/// Appends the argument that weights come in.
-static FailureOr<Value> addWeights(func::FuncOp loss) {
-  Builder builder(loss.getContext());
-  auto ids = cast<RankedTensorType>(loss.getArgument(1).getType());
-  unsigned index = loss.getNumArguments();
-  if (failed(loss.insertArgument(index, ids.clone(builder.getF32Type()),
-                                 nn::getInputAttributes(loss.getContext(),
-                                                        nn::InputKind::Features,
-                                                        kWeights),
-                                 loss.getLoc())))
-    return failure();
-  return Value(loss.getArgument(index));
-}
-
 static void weigh(nn::SoftmaxCrossEntropyOp entropy, Value weights) {
   OpBuilder builder(entropy);
   nn::NNBuilder nn(builder, entropy.getLoc());
@@ -94,12 +80,13 @@ struct WeighTargetsPass : plait::impl::WeighTargetsPassBase<WeighTargetsPass> {
         findModel(getOperation(), "in which targets are not weighed any more");
     if (failed(loss) || failed(checkModel(*loss)))
       return signalPassFailure();
-    FailureOr<Value> weights = addWeights(*loss);
-    if (failed(weights))
-      return signalPassFailure();
+    auto targets = cast<RankedTensorType>(loss->getArgument(1).getType());
+    Value weights = nn::appendInput(
+        *loss, nn::InputKind::Features,
+        targets.clone(Float32Type::get(&getContext())), kWeights);
     for (auto entropy :
          llvm::make_early_inc_range(loss->getOps<nn::SoftmaxCrossEntropyOp>()))
-      weigh(entropy, *weights);
+      weigh(entropy, weights);
   }
 };
 } // namespace

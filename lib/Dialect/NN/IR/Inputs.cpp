@@ -72,14 +72,18 @@ BlockArgument nn::findInput(FunctionOpInterface loss, InputKind kind) {
   return inputs.empty() ? BlockArgument() : inputs.front();
 }
 
-DictionaryAttr nn::getInputAttributes(MLIRContext *context, InputKind kind,
-                                      StringRef name) {
-  Builder builder(context);
+/// A function of one block takes any argument.
+BlockArgument nn::appendInput(FunctionOpInterface loss, InputKind kind,
+                              Type type, StringRef name) {
+  Builder builder(loss.getContext());
   const InputFacts &facts = kFacts[int(kind)];
   Attribute value = facts.isNamed ? Attribute(builder.getStringAttr(name))
                                   : Attribute(builder.getUnitAttr());
-  return builder.getDictionaryAttr(
-      builder.getNamedAttr(facts.attribute, value));
+  DictionaryAttr says =
+      builder.getDictionaryAttr(builder.getNamedAttr(facts.attribute, value));
+  unsigned index = loss.getNumArguments();
+  (void)loss.insertArgument(index, type, says, loss.getLoc());
+  return loss.getArgument(index);
 }
 
 SmallVector<BlockArgument> nn::getFloatInputs(FunctionOpInterface loss) {

@@ -56,11 +56,10 @@ const InputFacts *findInputFacts(mlir::BlockArgument argument);
 /// Returns the first argument of `kind`; null: there is none.
 mlir::BlockArgument findInput(mlir::FunctionOpInterface loss, InputKind kind);
 
-/// Returns an argument's attributes that say that it is of `kind`, and how it
-/// is called where it is a float input.
-mlir::DictionaryAttr getInputAttributes(mlir::MLIRContext *context,
-                                        InputKind kind,
-                                        llvm::StringRef name = {});
+/// Appends an argument of `kind` to the loss function, which has a body;
+/// `name` is that of a float input.
+mlir::BlockArgument appendInput(mlir::FunctionOpInterface loss, InputKind kind,
+                                mlir::Type type, llvm::StringRef name = {});
 
 /// Returns the name of a float input.
 llvm::StringRef getInputName(mlir::BlockArgument input);

@@ -64,6 +64,19 @@ CASES = {
         llama(False, rope_scaling={"type": "linear", "factor": 3.0}),
         ("--mesh", "cp=2"),
     ),
+    # Two that read as much of attention as of the MLP, with names of their own.
+    "gpt-neox/dp=2,tp=2": (
+        transformers.GPTNeoXConfig(
+            vocab_size=VOCABULARY, hidden_size=64, intermediate_size=96,
+            num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
+            bos_token_id=0, eos_token_id=0,
+        ),
+        ("--mesh", "dp=2,tp=2", "--zero", "3"),
+    ),
+    "phi/pp=2,tp=2": (
+        transformers.PhiConfig(**{key: OTHERS[key] for key in OTHERS if key[0] != "s"}),
+        ("--mesh", "pp=2,tp=2"),
+    ),
     "llama-cached/tp=2": (llama(True), ("--mesh", "tp=2")),
     "mistral/pp=2,tp=2": (
         transformers.MistralConfig(**OTHERS), ("--mesh", "pp=2,tp=2"),

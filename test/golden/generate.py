@@ -25,11 +25,14 @@ import torch
 
 import plait_init
 from configs import (
+    COHERE_SMALL,
     DEEPSEEK_V2_SMALL,
     DEEPSEEK_V3_SMALL,
     GEMMA2_SMALL,
     GEMMA3_SMALL,
     GEMMA_SMALL,
+    GLM4_SMALL,
+    GLM_SMALL,
     GPT2_SMALL,
     GPT_OSS_SMALL,
     GRANITE_SMALL,
@@ -37,17 +40,22 @@ from configs import (
     LLAMA_SMALL,
     MISTRAL_SMALL,
     MIXTRAL_SMALL,
+    NEOX_SMALL,
     OLMO2_SMALL,
     OLMO3_SMALL,
     OLMOE_SMALL,
     PHI3_SMALL,
+    PHI_SMALL,
     QWEN2_MOE_SMALL,
     QWEN2_SMALL,
     QWEN3_MOE_SMALL,
     QWEN3_SMALL,
     SMOLLM3_SMALL,
+    STABLELM_SMALL,
+    STARCODER2_SMALL,
     YARN_SMALL,
 )
+from key_bias import clear_key_bias
 from training import (
     Recipe,
     RoutingMargin,
@@ -100,6 +108,13 @@ CASES = [
     Case("gemma2-small-test", Recipe(), seed=32, config=GEMMA2_SMALL),
     Case("gemma3-small-test", Recipe(), seed=33, config=GEMMA3_SMALL),
     Case("granite-small-test", Recipe(), seed=34, config=GRANITE_SMALL),
+    Case("neox-small-test", Recipe(), seed=51, config=NEOX_SMALL),
+    Case("phi-small-test", Recipe(), seed=52, config=PHI_SMALL),
+    Case("starcoder2-small-test", Recipe(), seed=53, config=STARCODER2_SMALL),
+    Case("stablelm-small-test", Recipe(), seed=54, config=STABLELM_SMALL),
+    Case("cohere-small-test", Recipe(), seed=55, config=COHERE_SMALL),
+    Case("glm-small-test", Recipe(), seed=56, config=GLM_SMALL),
+    Case("glm4-small-test", Recipe(), seed=57, config=GLM4_SMALL),
     Case("smollm3-small-test", Recipe(), seed=47, config=SMOLLM3_SMALL),
     Case("olmo3-small-test", Recipe(), seed=36, config=OLMO3_SMALL),
     Case("gpt-oss-small-test", Recipe(), seed=26, config=GPT_OSS_SMALL),
@@ -189,7 +204,8 @@ def load_model(case: Case, source: pathlib.Path) -> torch.nn.Module:
         }
     parameters = trainable_names(model)
     if parameters.keys() != values.keys():
-        # A tensor for each expert, which transformers puts together.
+        # A tensor for each expert, which transformers puts together, or names that
+        # it changes.
         loaded = type(model).from_pretrained(source, dtype=torch.float32)
         assert file_tensors(loaded).keys() == values.keys()
         values = trainable_names(loaded)
@@ -221,16 +237,14 @@ def rounding(records, records64) -> float:
     )
 
 
-def weight_rounding(model, model64) -> float:
-    """Largest absolute difference of the weights; GPT-2's key bias, whose true
-    gradient is zero, is left out."""
+def weight_rounding(model, model64, folder: pathlib.Path) -> float:
+    """Largest absolute difference of the weights; biases of keys whose true
+    gradient is zero are left out."""
     worst = 0.0
     others = trainable_names(model64)
     for name, p in trainable_names(model).items():
         difference = (p.detach() - others[name].detach()).abs()
-        if name.endswith("attn.c_attn.bias"):
-            width = p.shape[0] // 3
-            difference[width : 2 * width] = 0
+        clear_key_bias(name, difference, folder)
         worst = max(worst, difference.max().item())
     return worst
 
@@ -266,7 +280,7 @@ def generate(case: Case) -> None:
         "bf16_steps": as_steps(mixed),
     }
     if margin.least < float("inf"):  # a mixture of experts
-        off = weight_rounding(model, model64)
+        off = weight_rounding(model, model64, source)
         golden["weight_rounding"] = float(f"{off:.3g}")
     (folder / "golden.json").write_text(json.dumps(golden, indent=2) + "\n")
     if case.keep_final:
@@ -275,7 +289,7 @@ def generate(case: Case) -> None:
         f"{case.name}: loss {records[0]['loss']:.6f} -> "
         f"{records[-1]['loss']:.6f}, fp32 to fp64: records "
         f"{rounding(records, records64):.2g}, weights "
-        f"{weight_rounding(model, model64):.2g}; bf16 to fp32: records "
+        f"{weight_rounding(model, model64, source):.2g}; bf16 to fp32: records "
         f"{rounding(mixed, records):.2g}"
     )
 

@@ -18,6 +18,7 @@ import torch
 import transformers
 
 MODEL_CLASSES = {
+    "cohere": (transformers.CohereConfig, transformers.CohereForCausalLM),
     "deepseek_v2": (
         transformers.DeepseekV2Config,
         transformers.DeepseekV2ForCausalLM,
@@ -32,7 +33,10 @@ MODEL_CLASSES = {
         transformers.Gemma3TextConfig,
         transformers.Gemma3ForCausalLM,
     ),
+    "glm": (transformers.GlmConfig, transformers.GlmForCausalLM),
+    "glm4": (transformers.Glm4Config, transformers.Glm4ForCausalLM),
     "gpt2": (transformers.GPT2Config, transformers.GPT2LMHeadModel),
+    "gpt_neox": (transformers.GPTNeoXConfig, transformers.GPTNeoXForCausalLM),
     "gpt_oss": (transformers.GptOssConfig, transformers.GptOssForCausalLM),
     "granite": (transformers.GraniteConfig, transformers.GraniteForCausalLM),
     "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
@@ -41,6 +45,7 @@ MODEL_CLASSES = {
     "olmo2": (transformers.Olmo2Config, transformers.Olmo2ForCausalLM),
     "olmo3": (transformers.Olmo3Config, transformers.Olmo3ForCausalLM),
     "olmoe": (transformers.OlmoeConfig, transformers.OlmoeForCausalLM),
+    "phi": (transformers.PhiConfig, transformers.PhiForCausalLM),
     "phi3": (transformers.Phi3Config, transformers.Phi3ForCausalLM),
     "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
     "qwen2_moe": (
@@ -53,6 +58,14 @@ MODEL_CLASSES = {
         transformers.Qwen3MoeForCausalLM,
     ),
     "smollm3": (transformers.SmolLM3Config, transformers.SmolLM3ForCausalLM),
+    "stablelm": (
+        transformers.StableLmConfig,
+        transformers.StableLmForCausalLM,
+    ),
+    "starcoder2": (
+        transformers.Starcoder2Config,
+        transformers.Starcoder2ForCausalLM,
+    ),
 }
 
 
@@ -99,10 +112,7 @@ def biases(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def file_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """What a model folder has: a tensor for each expert, where the model in
-    memory has one for all."""
-    tensors = trainable_names(model)
-    if not any(".experts." in name for name in tensors):
-        return tensors
+    memory has one for all, and names that it had in earlier releases."""
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         path = pathlib.Path(folder) / "model.safetensors"

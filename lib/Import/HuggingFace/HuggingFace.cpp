@@ -171,12 +171,17 @@ struct Family {
 };
 } // namespace
 
-/// Granite's factors, and the further tokens that DeepSeek predicts.
+/// Granite's factors, Command R's, what GPT-NeoX and StarCoder 2 call theirs,
+/// and the further tokens that DeepSeek predicts.
 static constexpr StringLiteral kFactors[] = {
     "embedding_multiplier", "logits_scaling", "residual_multiplier"};
+static constexpr StringLiteral kScale[] = {"logit_scale"};
+static constexpr StringLiteral kNeoX[] = {"hidden_dropout", "rotary_pct"};
+static constexpr StringLiteral kBias[] = {"use_bias"};
 static constexpr StringLiteral kFurther[] = {"num_nextn_predict_layers"};
 
 static constexpr Family kFamilies[] = {
+    {"cohere", "CohereForCausalLM", readCohere, /*hasExperts=*/false, kScale},
     {"deepseek_v2", "DeepseekV2ForCausalLM", readDeepseekV2,
      /*hasExperts=*/true},
     {"deepseek_v3", "DeepseekV3ForCausalLM", readDeepseekV3,
@@ -184,7 +189,11 @@ static constexpr Family kFamilies[] = {
     {"gemma", "GemmaForCausalLM", readGemma},
     {"gemma2", "Gemma2ForCausalLM", readGemma2},
     {"gemma3_text", "Gemma3ForCausalLM", readGemma3},
+    {"glm", "GlmForCausalLM", readGlm},
+    {"glm4", "Glm4ForCausalLM", readGlm4},
     {"gpt2", "GPT2LMHeadModel", readGPT2},
+    {"gpt_neox", "GPTNeoXForCausalLM", readGPTNeoX, /*hasExperts=*/false,
+     kNeoX},
     {"gpt_oss", "GptOssForCausalLM", readGptOss, /*hasExperts=*/true},
     {"granite", "GraniteForCausalLM", readGranite, /*hasExperts=*/false,
      kFactors},
@@ -194,6 +203,7 @@ static constexpr Family kFamilies[] = {
     {"olmo2", "Olmo2ForCausalLM", readOlmo2},
     {"olmo3", "Olmo3ForCausalLM", readOlmo3},
     {"olmoe", "OlmoeForCausalLM", readOlmoe, /*hasExperts=*/true},
+    {"phi", "PhiForCausalLM", readPhi},
     {"phi3", "Phi3ForCausalLM", readPhi3},
     {"qwen2", "Qwen2ForCausalLM", readQwen2},
     {"qwen2_moe", "Qwen2MoeForCausalLM", readQwen2Experts,
@@ -201,7 +211,10 @@ static constexpr Family kFamilies[] = {
     {"qwen3", "Qwen3ForCausalLM", readQwen3},
     {"qwen3_moe", "Qwen3MoeForCausalLM", readQwen3Experts,
      /*hasExperts=*/true},
-    {"smollm3", "SmolLM3ForCausalLM", readSmolLM3}};
+    {"smollm3", "SmolLM3ForCausalLM", readSmolLM3},
+    {"stablelm", "StableLmForCausalLM", readStableLM},
+    {"starcoder2", "Starcoder2ForCausalLM", readStarcoder2,
+     /*hasExperts=*/false, kBias}};
 
 /// The first configs of all had no `model_type`: what they are is said by the
 /// class that has saved them. The message of a type that is not known lists

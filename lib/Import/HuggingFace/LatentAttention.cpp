@@ -33,34 +33,6 @@ using namespace plait::hf;
 /// The norms of latents have an epsilon of their own, whatever the config says.
 static constexpr double kLatentEpsilon = 1e-6;
 
-/// The place in the file's head [still, rotated] of each element of a head; -1
-/// for the elements that do not turn, or for those that do, where these are not
-/// wanted.
-static Shape findPlaces(const Latent &latent, bool still, bool rotated) {
-  Shape places;
-  int64_t stills = latent.still / 2, pairs = latent.rotated / 2;
-  for (int64_t half : {0, 1}) {
-    for (int64_t i = 0; i < stills; ++i)
-      places.push_back(still ? half * stills + i : -1);
-    int64_t first = still ? latent.still : 0;
-    for (int64_t i = 0; i < pairs; ++i) {
-      int64_t own = latent.interleaved ? 2 * i + half : half * pairs + i;
-      places.push_back(rotated ? first + own : -1);
-    }
-  }
-  return places;
-}
-
-/// `x`, whose last dimension is a head of the file, in the order of `places`.
-Value Llama::arrange(ModelBuilder &model, const std::string &path, Value x,
-                     ArrayRef<int64_t> places) const {
-  auto shape = cast<RankedTensorType>(x.getType()).getShape();
-  LayerBuilder nn = model.at(path);
-  Value matrix = nn.selection(places, shape.back());
-  StringRef outer = StringRef("bsgr").take_front(shape.size() - 1);
-  return nn.matmul(x, matrix, outer + "p,dp->" + outer + "d");
-}
-
 /// [batch, sequence, head, 1, size]: each head has keys of its own.
 Value Llama::buildLatentQuery(ModelBuilder &model, const std::string &path,
                               Value x, const LayerKind &kind) const {
@@ -77,7 +49,6 @@ Value Llama::buildLatentQuery(ModelBuilder &model, const std::string &path,
   }
   Value y =
       project(model, name, x, "bsl,grpl->bsgrp", {{heads, 1, size}, {width}});
-  y = arrange(model, name, y, findPlaces(*latent, true, true));
   return rotate(model, name, y, kind);
 }
 
@@ -87,13 +58,13 @@ Value Llama::buildLatentAttention(ModelBuilder &model, const std::string &path,
   Value query = buildLatentQuery(model, path, x, kind);
   std::string down = path + ".kv_a_proj_with_mqa", up = path + ".kv_b_proj";
   std::string norm = path + ".kv_a_layernorm";
-  int64_t rows = own.keyRank + own.rotated;
+  int64_t rows = own.keyRank + turn->rotated;
 
   // What turns, one for all heads.
-  Weight part{{own.rotated}, {hidden}, false, "rope", own.keyRank, rows};
+  Weight part{{turn->rotated}, {hidden}, false, "rope", own.keyRank, rows};
   Value shared = project(model, down, x, "bsh,ph->bsp", part);
-  shared = arrange(model, down, shared, findPlaces(own, false, true));
-  shared = rotate(model, down, shared, kind);
+  shared = arrange(model, down, shared, findPlaces(false, true));
+  shared = turnPairs(model, down, shared, kind);
 
   // What does not, and values, of the latent.
   part = {{own.keyRank}, {hidden}, false, "latent", 0, rows};
@@ -101,13 +72,13 @@ Value Llama::buildLatentAttention(ModelBuilder &model, const std::string &path,
   Value scale = model.read(norm + ".weight", {own.keyRank}, kOnes);
   latents = model.at(norm).rmsNorm(latents, scale, kLatentEpsilon);
   Value both = project(model, up, latents, "bsl,gpl->bsgp",
-                       {{heads, own.still + own.value}, {own.keyRank}});
+                       {{heads, turn->still + own.value}, {own.keyRank}});
   LayerBuilder nn = model.at(path);
-  Value key = arrange(model, up, both, findPlaces(own, true, false));
+  Value key = arrange(model, up, both, findPlaces(true, false));
   auto shape = cast<RankedTensorType>(key.getType()).getShape();
   key = nn.add(key, nn.broadcast(shared, shape, {0, 1, 3}));
   Shape places(size, -1);
-  std::iota(places.begin(), places.begin() + own.value, own.still);
+  std::iota(places.begin(), places.begin() + own.value, turn->still);
   Value value = arrange(model, up, both, places);
 
   double factor = kind.rope->yarn ? kind.rope->yarn->scores : 1.0;

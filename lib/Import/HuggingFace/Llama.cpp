@@ -7,7 +7,7 @@
 //
 // Weights are [out, in]. Letters of contractions: b batch, s sequence, h
 // hidden, g key/value head, r query head of g, d head size, f inner, e expert,
-// c choice of a token, v vocabulary.
+// c choice of a token, v vocabulary, p elements of a head in the file.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,8 +17,26 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::hf;
 
-/// The table of the embedding, in the model and in its file.
-static constexpr const char *kTable = "model.embed_tokens.weight";
+/// The place of a weight's rows in the file's tensor `name`, where each row has
+/// `columns` elements; of a bias, which has none, it is that of its elements.
+FileBox Llama::findRows(const std::string &name, const Weight &weight,
+                        ArrayRef<int64_t> columns) const {
+  int64_t out = ShapedType::getNumElements(weight.out);
+  auto append = [&](Shape shape) {
+    shape.append(columns.begin(), columns.end());
+    return shape;
+  };
+  if (weight.part.empty())
+    return FileBox::whole(name, append({out}));
+  Shape begin(columns.size() + 1, 0);
+  begin[0] = weight.first;
+  if (weight.blocks == 1)
+    return {name, append({weight.rows}), begin, append({out})};
+  begin.insert(begin.begin(), 0);
+  return {name, append({weight.blocks, weight.rows}), begin,
+          append({weight.blocks, out / weight.blocks}),
+          append({weight.blocks * weight.rows})};
+}
 
 /// A linear layer: the contraction `spec` of x and the weight, and the bias if
 /// there is one. The weight has as many dimensions as the contraction names,
@@ -27,33 +45,28 @@ static constexpr const char *kTable = "model.embed_tokens.weight";
 /// its own, named after the tensor and the part, with the box of its rows.
 Value Llama::project(ModelBuilder &model, const std::string &path, Value x,
                      StringRef spec, const Weight &weight) const {
-  int64_t out = ShapedType::getNumElements(weight.out),
-          in = ShapedType::getNumElements(weight.in);
   Shape shape(weight.out);
   shape.append(weight.in);
+  std::string suffix = weight.part.empty() ? "" : "." + weight.part;
   std::string name = path + ".weight";
-  FileBox file = FileBox::whole(name, {out, in});
-  if (!weight.part.empty()) {
-    file = {name, {weight.rows, in}, {weight.first, 0}, {out, in}};
-    name += "." + weight.part;
-  }
-  Value y =
-      model.at(path).matmul(x, model.read(name, shape, file, normal()), spec);
+  FileBox file = findRows(name, weight, ShapedType::getNumElements(weight.in));
+  Value y = model.at(path).matmul(
+      x, model.read(name + suffix, shape, file, normal()), spec);
   if (!weight.bias)
     return y;
   name = path + ".bias";
-  file = FileBox::whole(name, {out});
-  return model.addBias(path, y, model.read(name, weight.out, file, kZeros));
+  file = findRows(name, weight, {});
+  return model.addBias(path, y,
+                       model.read(name + suffix, weight.out, file, kZeros));
 }
 
 /// Rotary embedding (Su et al. 2021, "RoFormer") by the position in the
-/// sequence, with scaled frequencies where the config has a scaling.
-Value Llama::rotate(ModelBuilder &model, const std::string &path, Value x,
-                    const LayerKind &kind) const {
-  if (!kind.rope)
-    return x;
+/// sequence, with scaled frequencies where the config has a scaling. Elements
+/// of `x` are in the order of nn.rope.
+Value Llama::turnPairs(ModelBuilder &model, const std::string &path, Value x,
+                       const LayerKind &kind) const {
   LayerBuilder nn = model.at(path);
-  const auto &[theta, scaling, yarn] = *kind.rope;
+  const auto &[theta, turned, scaling, yarn] = *kind.rope;
   MLIRContext *context = nn.builder.getContext();
   auto number = [&](double x) { return nn.builder.getF64FloatAttr(x); };
   nn::RopeScalingAttr attr;
@@ -67,10 +80,50 @@ Value Llama::rotate(ModelBuilder &model, const std::string &path, Value x,
         nn::YarnAttr::get(context, number(yarn->factor), number(yarn->first),
                           number(yarn->last), number(yarn->amplitude));
   IntegerAttr rotated;
-  if (latent)
-    rotated = nn.builder.getI64IntegerAttr(latent->rotated);
+  if (turn && turn->still)
+    rotated = nn.builder.getI64IntegerAttr(turn->rotated);
   return nn.unary<nn::RopeOp>(x, number(theta), attr, yarnAttr, rotated,
                               UnitAttr(), nn::BeginAttr());
+}
+
+/// The place in the file's head of each element in the order of nn.rope, whose
+/// halves turn together and have what does not turn in front; -1 for the
+/// elements that do not turn, or for those that do, where these are not wanted.
+Shape Llama::findPlaces(bool still, bool rotated) const {
+  Shape places;
+  int64_t stills = turn->still / 2, pairs = turn->rotated / 2;
+  int64_t firstStill = turn->leads && rotated ? turn->rotated : 0;
+  int64_t firstRotated = !turn->leads && still ? turn->still : 0;
+  for (int64_t half : {0, 1}) {
+    for (int64_t i = 0; i < stills; ++i)
+      places.push_back(still ? firstStill + half * stills + i : -1);
+    for (int64_t i = 0; i < pairs; ++i) {
+      int64_t own = turn->interleaved ? 2 * i + half : half * pairs + i;
+      places.push_back(rotated ? firstRotated + own : -1);
+    }
+  }
+  return places;
+}
+
+/// `x`, whose last dimension is a head of the file, in the order of `places`.
+Value Llama::arrange(ModelBuilder &model, const std::string &path, Value x,
+                     ArrayRef<int64_t> places) const {
+  auto shape = cast<RankedTensorType>(x.getType()).getShape();
+  LayerBuilder nn = model.at(path);
+  Value matrix = nn.selection(places, shape.back());
+  StringRef outer = StringRef("bsgr").take_front(shape.size() - 1);
+  return nn.matmul(x, matrix, outer + "p,dp->" + outer + "d");
+}
+
+/// Scores do not depend on the order of elements, which is the same in queries
+/// and keys: it is not changed back.
+Value Llama::rotate(ModelBuilder &model, const std::string &path, Value x,
+                    const LayerKind &kind) const {
+  if (!kind.rope)
+    return x;
+  if (turn)
+    x = arrange(model, path, x, findPlaces(/*still=*/true, /*rotated=*/true));
+  return turnPairs(model, path, x, kind);
 }
 
 /// An RMS norm over all heads of `x`, which are its dimensions from the third
@@ -99,9 +152,12 @@ Value Llama::buildHeads(ModelBuilder &model, const std::string &path, Value x,
     weight.out = {groups, heads / groups, size};
   std::string name = path + "." + which + "_proj";
   // The rows of queries, keys and values, in this order.
-  if (merged) {
-    int64_t keys = groups * size, queries = heads * size;
-    name = path + ".qkv_proj";
+  if (fileHeads != Heads::Apart) {
+    bool isByHead = fileHeads == Heads::ByHead;
+    weight.blocks = isByHead ? heads : 1;
+    int64_t keys = groups * size / weight.blocks;
+    int64_t queries = heads * size / weight.blocks;
+    name = path + (isByHead ? ".query_key_value" : ".qkv_proj");
     weight.part = which;
     weight.first = which == 'q' ? 0 : which == 'k' ? queries : queries + keys;
     weight.rows = queries + 2 * keys;
@@ -136,17 +192,35 @@ Value Llama::buildAttention(ModelBuilder &model, const std::string &path,
   }
   Value y = model.at(path).attention(
       query, key, value, model.makeDropout(attentionDropout), scores);
-  Weight weight{{hidden}, {groups, heads / groups, size}, outBias};
-  return project(model, path + ".o_proj", y, "bsgrd,hgrd->bsh", weight);
+  Weight weight{
+      {hidden}, {groups, heads / groups, size}, outBias && !addsBiasesLast()};
+  return project(model, path + "." + names.out.str(), y, "bsgrd,hgrd->bsh",
+                 weight);
+}
+
+Value Llama::activate(LayerBuilder nn, Value x) const {
+  if (activation == Activation::Silu)
+    return nn.unary<nn::SiluOp>(x);
+  bool isByTanh = activation == Activation::GeluTanh;
+  return nn.unary<nn::GeluOp>(x,
+                              isByTanh ? nn.builder.getUnitAttr() : UnitAttr());
 }
 
 /// A gated MLP (Shazeer 2020, "GLU Variants Improve Transformer"): SiLU or GELU
-/// of the one half times the other.
+/// of the one half times the other; or one of two matrices.
 Value Llama::buildMLP(ModelBuilder &model, const std::string &path, Value x,
                       int64_t width) const {
   Weight gateWeight{{width}, {hidden}, mlpBias}, upWeight = gateWeight;
+  std::string downPath = path + "." + names.down.str();
+  Weight downWeight{{hidden}, {width}, mlpBias && !addsBiasesLast()};
+  if (!names.first.empty()) {
+    Value y = project(model, path + "." + names.first.str(), x, "bsh,fh->bsf",
+                      gateWeight);
+    y = activate(model.at(path + ".act"), y);
+    return project(model, downPath, y, "bsf,hf->bsh", downWeight);
+  }
   std::string gatePath = path + ".gate_proj", upPath = path + ".up_proj";
-  if (merged) {
+  if (mergedGate) {
     gatePath = upPath = path + ".gate_up_proj";
     gateWeight.part = "gate";
     upWeight.part = "up";
@@ -156,11 +230,8 @@ Value Llama::buildMLP(ModelBuilder &model, const std::string &path, Value x,
   Value gate = project(model, gatePath, x, "bsh,fh->bsf", gateWeight);
   Value up = project(model, upPath, x, "bsh,fh->bsf", upWeight);
   LayerBuilder nn = model.at(path + ".act_fn");
-  Value open = opensByGelu
-                   ? nn.unary<nn::GeluOp>(gate, nn.builder.getUnitAttr())
-                   : nn.unary<nn::SiluOp>(gate);
-  return project(model, path + ".down_proj", nn.mul(open, up), "bsf,hf->bsh",
-                 {{hidden}, {width}, mlpBias});
+  return project(model, downPath, nn.mul(activate(nn, gate), up), "bsf,hf->bsh",
+                 downWeight);
 }
 
 /// The experts of a token are those with the highest probabilities, by which
@@ -223,7 +294,14 @@ Value Llama::buildNorm(ModelBuilder &model, const std::string &path, Value x,
   LayerBuilder nn = model.at(path);
   Value weight =
       model.read(path + ".weight", {width}, normsFromOne ? kZeros : kOnes);
-  return nn.rmsNorm(x, normsFromOne ? nn.shift(weight, 1.0) : weight, epsilon);
+  if (normsFromOne)
+    weight = nn.shift(weight, 1.0);
+  if (normKind == NormKind::Rms)
+    return nn.rmsNorm(x, weight, epsilon);
+  Value bias = normKind == NormKind::Layer
+                   ? model.read(path + ".bias", {width}, kZeros)
+                   : nn.fillLike(weight, 0.0);
+  return nn.layerNorm(x, weight, bias, epsilon);
 }
 
 /// Returns `x` times `factor`.
@@ -231,57 +309,92 @@ static Value multiply(LayerBuilder nn, Value x, double factor) {
   return factor == 1.0 ? x : nn.scale(x, factor);
 }
 
-/// Returns what a layer's input `x` becomes by the part of the layer that gave
-/// `y`.
-Value Llama::addTo(ModelBuilder &model, const std::string &path, Value x,
-                   Value y) const {
+/// Returns what attention or MLP, which gave `y`, adds to the layer's input.
+Value Llama::finishPart(ModelBuilder &model, const std::string &path,
+                        Value y) const {
   LayerBuilder nn = model.at(path);
-  y = nn.drop(y, model.makeDropout(residualDropout));
-  return nn.add(x, multiply(nn, y, residualFactor));
+  return multiply(nn, nn.drop(y, model.makeDropout(residualDropout)),
+                  residualFactor);
 }
 
-/// Attention, then an MLP or experts. What is called "post_attention_layernorm"
-/// is in front of the MLP where all norms are in front.
+/// Attention, then an MLP or experts, or both of the same input: then what they
+/// give is added up first, so that ranks that split both exchange one sum.
 Value Llama::buildLayer(ModelBuilder &model, int64_t layer, Value x) const {
-  std::string path = "model.layers." + std::to_string(layer);
-  bool isBehind = norms != Norms::Before;
-  auto norm = [&](bool wanted, const char *name, Value value) {
-    return wanted ? buildNorm(model, path + "." + name, value, hidden) : value;
+  std::string path = (names.model + ".layers.").str() + std::to_string(layer);
+  LayerBuilder nn = model.at(path);
+  auto norm = [&](StringRef name, Value value) {
+    return name.empty()
+               ? value
+               : buildNorm(model, (path + "." + name).str(), value, hidden);
   };
-  Value in = norm(norms != Norms::Behind, "input_layernorm", x);
-  Value y = buildAttention(model, path + ".self_attn", in, kinds[layer]);
-  y = norm(isBehind, "post_attention_layernorm", y);
-  x = addTo(model, path, x, y);
-  in = norm(!isBehind, "post_attention_layernorm", x);
-  in = norm(norms == Norms::Both, "pre_feedforward_layernorm", in);
-  y = experts && layer >= experts->dense
-          ? buildExperts(model, path + "." + experts->block.str(), in)
-          : buildMLP(model, path + ".mlp", in, inner);
-  return addTo(model, path, x, norm(isBehind, "post_feedforward_layernorm", y));
+  Value in = norm(norms.beforeAttention, x);
+  Value seen = buildAttention(model, path + "." + names.attention.str(), in,
+                              kinds[layer]);
+  seen = finishPart(model, path, norm(norms.behindAttention, seen));
+  if (!parallel)
+    x = nn.add(x, seen);
+  if (!parallel || !norms.beforeMLP.empty())
+    in = norm(norms.beforeMLP, x);
+  Value y = experts && layer >= experts->dense
+                ? buildExperts(model, path + "." + experts->block.str(), in)
+                : buildMLP(model, path + ".mlp", in, inner);
+  y = finishPart(model, path, norm(norms.behindMLP, y));
+  if (parallel)
+    y = nn.add(seen, y);
+  if (addsBiasesLast())
+    y = addLastBiases(model, path, y);
+  return nn.add(x, y);
+}
+
+/// Adds the biases behind attention and MLP to the sum of both.
+Value Llama::addLastBiases(ModelBuilder &model, const std::string &path,
+                           Value y) const {
+  auto add = [&](bool wanted, StringRef block, StringRef name) {
+    if (!wanted)
+      return;
+    std::string module = (path + "." + block + "." + name).str();
+    Value bias = model.read(module + ".bias", {hidden}, kZeros);
+    y = model.addBias(module, y, bias);
+  };
+  add(outBias, names.attention, names.out);
+  add(mlpBias, "mlp", names.down);
+  return y;
 }
 
 /// The head is the embedding's table where they are tied: reading one symbol
 /// twice is what tying is.
 Value Llama::buildLogits(ModelBuilder &model, Value x) const {
-  Value head =
-      model.read(tied ? kTable : "lm_head.weight", {vocab, hidden}, normal());
-  LayerBuilder nn = model.at("lm_head");
-  Value logits = multiply(nn, nn.matmul(x, head, "bsh,vh->bsv"), logitFactor);
+  std::string path = names.head.str();
+  Value head = tied ? readTable(model)
+                    : model.read(path + ".weight", {vocab, hidden}, normal());
+  LayerBuilder nn = model.at(path);
+  Value logits = nn.matmul(x, head, "bsh,vh->bsv");
+  if (logitBias)
+    logits = model.addBias(path, logits,
+                           model.read(path + ".bias", {vocab}, kZeros));
+  logits = multiply(nn, logits, logitFactor);
   if (logitCap == 0.0)
     return logits;
   Value bounded = nn.unary<nn::TanhOp>(nn.scale(logits, 1.0 / logitCap));
   return nn.scale(bounded, logitCap);
 }
 
+Value Llama::readTable(ModelBuilder &model) const {
+  return model.read(names.model + "." + names.table + ".weight",
+                    {vocab, hidden}, normal());
+}
+
 Value Llama::build(ModelBuilder &model) const {
-  Value table = model.read(kTable, {vocab, hidden}, normal());
-  LayerBuilder nn = model.at("model.embed_tokens");
+  Value table = readTable(model);
+  LayerBuilder nn = model.at(names.model + "." + names.table);
   Value x =
       multiply(nn, nn.embedding(table, model.getTokens()), embeddingFactor);
+  x = nn.drop(x, model.makeDropout(embeddingDropout));
   for (int64_t layer = 0; layer < layers; ++layer) {
     model.setLayer(layer);
     x = buildLayer(model, layer, x);
   }
   model.setLayer(std::nullopt);
-  return buildLogits(model, buildNorm(model, "model.norm", x, hidden));
+  std::string norm = (names.model + "." + names.norm).str();
+  return buildLogits(model, buildNorm(model, norm, x, hidden));
 }

@@ -33,6 +33,8 @@ struct Yarn {
 /// How positions turn heads.
 struct Rope {
   double theta;
+  /// The part of each head that turns.
+  double turned = 1.0;
   std::optional<RopeScaling> scaling = std::nullopt;
   std::optional<Yarn> yarn = std::nullopt;
 };
@@ -45,9 +47,44 @@ struct LayerKind {
   int64_t window = 0;
 };
 
-/// Says where the norms of a layer are: in front of attention and MLP, behind
-/// them and before the sum with their input (OLMo 2), or both (Gemma 2).
-enum class Norms { Before, Behind, Both };
+/// The norms of a layer by their names in files, in front of attention and MLP,
+/// and behind them before the sum with their input (OLMo 2); empty: none there.
+/// An MLP that reads what attention does, and has no norm of its own, reads the
+/// normed input of attention (Phi).
+struct Norms {
+  llvm::StringRef beforeAttention = "input_layernorm", behindAttention = {},
+                  beforeMLP = "post_attention_layernorm", behindMLP = {};
+};
+
+/// Says what a norm does to a row: divide it by its root mean square, or take its
+/// mean off before, with or without a bias behind.
+enum class NormKind { Rms, Layer, LayerWithoutBias };
+
+enum class Activation { Silu, Gelu, GeluTanh };
+
+/// Modules of a file, where they are not called as Llama's are.
+struct Names {
+  llvm::StringRef model = "model", table = "embed_tokens", norm = "norm",
+                  head = "lm_head", attention = "self_attn", out = "o_proj",
+                  down = "down_proj";
+  /// The first matrix of an MLP that nothing opens; empty: gate and up.
+  llvm::StringRef first = {};
+};
+
+/// How files have queries, keys and values: a tensor each, the rows of all
+/// three one after another in one tensor (Phi-3), or those of each head
+/// together (GPT-NeoX).
+enum class Heads { Apart, Merged, ByHead };
+
+/// Which elements of a head turn, and where files have them.
+struct Turn {
+  /// Elements of a head that do not turn, and that do.
+  int64_t still = 0, rotated = 0;
+  /// Those that turn are in front of the others.
+  bool leads = false;
+  /// Neighbours turn together in the file's order, and not halves.
+  bool interleaved = false;
+};
 
 /// How experts of GPT-OSS open and bound what they make.
 struct Clamp {
@@ -78,11 +115,7 @@ struct Experts {
 /// Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2").
 struct Latent {
   std::optional<int64_t> queryRank; // none: queries come of the input itself
-  int64_t keyRank;
-  /// Elements of a head that do not turn, that do, and of its value.
-  int64_t still, rotated, value;
-  /// Neighbours turn together in the file's order, and not halves.
-  bool interleaved;
+  int64_t keyRank, value;           // elements of a head's value
 };
 
 struct Llama {
@@ -92,25 +125,33 @@ struct Llama {
   llvm::SmallVector<LayerKind> kinds; // of each layer
 
   /// Whether there is a bias of the projections before attention, the one
-  /// behind it, and the MLP's.
-  bool headBias = false, outBias = false, mlpBias = false;
+  /// behind it, the MLP's, and that of logits.
+  bool headBias = false, outBias = false, mlpBias = false, logitBias = false;
   /// An RMS norm of each query and key head before its rotation (Qwen3).
   bool headNorms = false;
   /// The same of all query heads together, and of all key heads (OLMo 2).
   bool jointNorms = false;
-  Norms norms = Norms::Before;
+  Names names = {};
+  Norms norms = {};
+  NormKind normKind = NormKind::Rms;
   /// A norm's weights are what its factors have more than 1 (Gemma).
   bool normsFromOne = false;
-  /// GELU opens an MLP in place of SiLU (Gemma).
-  bool opensByGelu = false;
+  /// The MLP reads what attention reads, and both are added to it (GPT-NeoX).
+  bool parallel = false;
+  /// Opens an MLP, or is between the two matrices of one without a gate.
+  Activation activation = Activation::Silu;
   /// Each query head has a score beside those of keys (GPT-OSS).
   bool sinks = false;
-  /// q, k and v are one tensor of the file, and so are gate and up (Phi-3).
-  bool merged = false;
+  Heads fileHeads = Heads::Apart;
+  /// Gate and up are one tensor of the file (Phi-3).
+  bool mergedGate = false;
+  /// Nothing: all of each head turns, by halves.
+  std::optional<Turn> turn;
   std::optional<Experts> experts;
   std::optional<Latent> latent;
-  /// Dropout of the softmax, and of what attention and MLP add to their input.
-  double attentionDropout = 0.0, residualDropout = 0.0;
+  /// Dropout of the softmax, of what attention and MLP add to their input, and
+  /// of embeddings.
+  double attentionDropout = 0.0, residualDropout = 0.0, embeddingDropout = 0.0;
   /// Multiply embeddings, what attention and MLP add to their input, and
   /// logits.
   double embeddingFactor = 1.0, residualFactor = 1.0, logitFactor = 1.0;
@@ -122,13 +163,14 @@ struct Llama {
   mlir::Value build(ModelBuilder &model) const;
 
 private:
-  /// A weight [product of out, product of in] of the file, or those of its
-  /// rows that begin at `first`, which are called `part` then.
+  /// A weight [product of out, product of in] of the file, or a part of it that
+  /// is called `part`: the file's rows are `blocks` blocks of `rows`, and the
+  /// part has equally many of each, from `first` on.
   struct Weight {
     Shape out, in;
     bool bias = false;
     std::string part = "";
-    int64_t first = 0, rows = 0;
+    int64_t first = 0, rows = 0, blocks = 1;
   };
 
   mlir::Value buildNorm(ModelBuilder &model, const std::string &path,
@@ -144,8 +186,10 @@ private:
                                    mlir::Value x, const LayerKind &kind) const;
   mlir::Value buildLatentQuery(ModelBuilder &model, const std::string &path,
                                mlir::Value x, const LayerKind &kind) const;
+  Shape findPlaces(bool still, bool rotated) const;
   mlir::Value arrange(ModelBuilder &model, const std::string &path,
                       mlir::Value x, llvm::ArrayRef<int64_t> places) const;
+  mlir::Value activate(LayerBuilder nn, mlir::Value x) const;
   mlir::Value buildMLP(ModelBuilder &model, const std::string &path,
                        mlir::Value x, int64_t width) const;
   mlir::Value buildExperts(ModelBuilder &model, const std::string &path,
@@ -154,15 +198,28 @@ private:
                                 mlir::Value x) const;
   mlir::Value buildClampedExperts(ModelBuilder &model, const std::string &path,
                                   mlir::Value x) const;
-  mlir::Value addTo(ModelBuilder &model, const std::string &path, mlir::Value x,
-                    mlir::Value y) const;
+  mlir::Value finishPart(ModelBuilder &model, const std::string &path,
+                         mlir::Value y) const;
+  FileBox findRows(const std::string &name, const Weight &weight,
+                   llvm::ArrayRef<int64_t> columns) const;
   mlir::Value project(ModelBuilder &model, const std::string &path,
                       mlir::Value x, llvm::StringRef spec,
                       const Weight &weight) const;
+  mlir::Value turnPairs(ModelBuilder &model, const std::string &path,
+                        mlir::Value x, const LayerKind &kind) const;
   mlir::Value rotate(ModelBuilder &model, const std::string &path,
                      mlir::Value x, const LayerKind &kind) const;
+  /// Whether biases wait for the sum of attention and MLP, which ranks then
+  /// combine once. Dropout and norms would be in between.
+  bool addsBiasesLast() const {
+    return parallel && residualDropout == 0.0 &&
+           norms.behindAttention.empty() && norms.behindMLP.empty();
+  }
+  mlir::Value addLastBiases(ModelBuilder &model, const std::string &path,
+                            mlir::Value y) const;
   mlir::Value buildLayer(ModelBuilder &model, int64_t layer,
                          mlir::Value x) const;
+  mlir::Value readTable(ModelBuilder &model) const;
   mlir::Value buildLogits(ModelBuilder &model, mlir::Value x) const;
 
   Init normal() const { return {0.0, std}; }

@@ -49,12 +49,16 @@ Model hf::readQwen3(ConfigReader &config, int64_t sequence) {
   return makeModel(std::move(llama), config, sequence);
 }
 
+/// Norms behind attention and MLP alone.
+static constexpr Norms kNormsBehind = {
+    {}, "post_attention_layernorm", {}, "post_feedforward_layernorm"};
+
 /// OLMo et al. 2024, "2 OLMo 2 Furious".
 Model hf::readOlmo2(ConfigReader &config, int64_t sequence) {
   Llama llama = readCommon(config, {2048, 1e-5});
   llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
   llama.jointNorms = true;
-  llama.norms = Norms::Behind;
+  llama.norms = kNormsBehind;
   config.require("mlp_bias", "false");
   return makeModel(std::move(llama), config, sequence);
 }
@@ -70,7 +74,7 @@ Model hf::readOlmo3(ConfigReader &config, int64_t sequence) {
   readRopes(llama, config, usual, /*windowField=*/"");
   llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
   llama.jointNorms = true;
-  llama.norms = Norms::Behind;
+  llama.norms = kNormsBehind;
   config.require("mlp_bias", "false");
   return makeModel(std::move(llama), config, sequence);
 }
@@ -78,7 +82,8 @@ Model hf::readOlmo3(ConfigReader &config, int64_t sequence) {
 /// Abdin et al. 2024, "Phi-3 Technical Report".
 Model hf::readPhi3(ConfigReader &config, int64_t sequence) {
   Llama llama = readCommon(config, {4096, 1e-5});
-  llama.merged = true;
+  llama.fileHeads = Heads::Merged;
+  llama.mergedGate = true;
   readWindow(llama, config, 0);
   llama.residualDropout = config.getDropout("resid_pdrop", 0.0);
   config.require("attention_bias", "false");
@@ -146,7 +151,8 @@ Model hf::readGemma(ConfigReader &config, int64_t sequence) {
 /// by a number of the config.
 static Llama readGemma2Fields(ConfigReader &config, const Usual &usual) {
   Llama llama = readGemmaFields(config, usual);
-  llama.norms = Norms::Both;
+  llama.norms = {"input_layernorm", "post_attention_layernorm",
+                 "pre_feedforward_layernorm", "post_feedforward_layernorm"};
   llama.scoreFactor =
       1.0 / std::sqrt(config.getPositive("query_pre_attn_scalar", 256.0));
   return llama;
@@ -183,5 +189,30 @@ Model hf::readGemma3(ConfigReader &config, int64_t sequence) {
   config.requireAbsent("attn_logit_softcapping");
   if (config.has("final_logit_softcapping"))
     llama.logitCap = config.getPositive("final_logit_softcapping");
+  return makeModel(std::move(llama), config, sequence);
+}
+
+/// GLM et al. 2024, "ChatGLM: A Family of Large Language Models from GLM-130B
+/// to GLM-4 All Tools": half of each head turns, in pairs of neighbours.
+static Llama readGlmFields(ConfigReader &config) {
+  Usual usual{131072, 1.5625e-7, /*groups=*/2, /*headSize=*/128};
+  usual.turned = 0.5;
+  usual.interleaved = true;
+  Llama llama = readCommon(config, usual);
+  llama.headBias = config.getFlag("attention_bias", true);
+  llama.mergedGate = true;
+  config.require("mlp_bias", "false");
+  return llama;
+}
+
+Model hf::readGlm(ConfigReader &config, int64_t sequence) {
+  return makeModel(readGlmFields(config), config, sequence);
+}
+
+/// GLM-4 of April 2025, with norms on both sides.
+Model hf::readGlm4(ConfigReader &config, int64_t sequence) {
+  Llama llama = readGlmFields(config);
+  llama.norms = {"input_layernorm", "post_self_attn_layernorm",
+                 "post_attention_layernorm", "post_mlp_layernorm"};
   return makeModel(std::move(llama), config, sequence);
 }

@@ -116,20 +116,46 @@ static Yarn readYarn(ConfigReader &rope, int64_t size, double theta,
   return yarn;
 }
 
-/// The part of each head that is rotated.
-static constexpr StringLiteral kRotated = "partial_rotary_factor";
+/// The part of each head that turns.
+static constexpr StringLiteral kTurned = "partial_rotary_factor";
 
-/// Reads an object that describes the rotary embedding. A theta of the object
-/// has to be the one that `given` says stands outside of it, too.
-static void readRopeObject(ConfigReader &fields, Rope &rope, bool given,
-                           const Llama &llama, int64_t positions) {
-  double theta = fields.getPositive("rope_theta", rope.theta);
-  if (given && theta != rope.theta)
-    fields.fail("field \"rope_theta\" is " + Twine(std::to_string(rope.theta)) +
-                ", but that of the rotary embedding " +
-                Twine(std::to_string(theta)));
-  rope.theta = theta;
-  fields.require(kRotated, "1.0");
+namespace {
+/// Names of the fields outside of an object that describe the rotary embedding,
+/// too, where they are given: then the object has to say the same.
+struct Outside {
+  StringRef theta, turned = {};
+  /// Whether models of the family may turn a part of each head.
+  bool isPart = false;
+};
+} // namespace
+
+/// Returns the number that an object has in `field`; where it has none, the
+/// `present` one.
+static double readAgain(ConfigReader &fields, StringRef field, double present,
+                        StringRef outside) {
+  double own = fields.getPositive(field, present);
+  if (!outside.empty() && own != present)
+    fields.fail(
+        "field \"" + outside + "\" is " + Twine(std::to_string(present)) +
+        ", but that of the rotary embedding " + Twine(std::to_string(own)));
+  return own;
+}
+
+/// Returns how many elements of a head turn; a fraction of one is cut off, as
+/// in Hugging Face's models.
+static int64_t countTurned(const Llama &llama, const Rope &rope) {
+  return llama.latent ? llama.turn->rotated : int64_t(llama.size * rope.turned);
+}
+
+/// Reads an object that describes the rotary embedding.
+static void readRopeObject(ConfigReader &fields, Rope &rope,
+                           const Outside &outside, const Llama &llama,
+                           int64_t positions) {
+  rope.theta = readAgain(fields, "rope_theta", rope.theta, outside.theta);
+  if (outside.isPart)
+    rope.turned = readAgain(fields, kTurned, rope.turned, outside.turned);
+  else
+    fields.require(kTurned, "1.0");
   // "type" is the older name; where there are both they agree.
   StringRef choices[] = {"default", "linear", "llama3", "yarn"};
   std::string type = fields.getChoice("type", choices, "default");
@@ -141,40 +167,65 @@ static void readRopeObject(ConfigReader &fields, Rope &rope, bool given,
     rope.scaling = readLinear(fields);
   else if (type == "yarn")
     rope.yarn =
-        readYarn(fields, llama.latent ? llama.latent->rotated : llama.size,
-                 rope.theta, positions);
+        readYarn(fields, countTurned(llama, rope), rope.theta, positions);
 }
 
 /// Which of two fields counts where they contradict each other depends on the
 /// release of `transformers`.
 static void refuseBoth(ConfigReader &config) {
-  config.require(kRotated, "1.0");
   if (config.has("rope_scaling") && config.has("rope_parameters"))
     config.fail("fields \"rope_scaling\" and \"rope_parameters\" both "
                 "describe the rotary embedding, expected one of them");
 }
 
-/// `rope_theta` and `rope_scaling`, which newer configs have as one object,
+/// Reads theta and scaling, which newer configs have as one object,
 /// `rope_parameters`.
 static Rope readRope(const Llama &llama, ConfigReader &config,
-                     double usualTheta) {
-  Rope rope{config.getPositive("rope_theta", usualTheta)};
+                     const Usual &usual) {
+  auto findGiven = [&](StringRef field) {
+    return config.has(field) ? field : StringRef();
+  };
+  Outside outside{findGiven(usual.thetaField), findGiven(usual.turnedField),
+                  usual.turned.has_value()};
+  Rope rope{config.getPositive(usual.thetaField, usual.theta)};
+  if (usual.turned)
+    rope.turned = config.getPositive(usual.turnedField, *usual.turned);
+  else
+    config.require(kTurned, "1.0");
   refuseBoth(config);
-  bool hasTheta = config.has("rope_theta");
   // Configs of Phi-3 have it beside.
   int64_t positions = config.has("original_max_position_embeddings")
                           ? config.getSize("original_max_position_embeddings")
                           : llama.positions;
   for (StringRef field : {"rope_scaling", "rope_parameters"})
     config.readObject(field, [&](ConfigReader &fields) {
-      readRopeObject(fields, rope, hasTheta, llama, positions);
+      readRopeObject(fields, rope, outside, llama, positions);
     });
   return rope;
+}
+
+/// Says which elements of a head turn: those in front, in the file's order.
+static std::optional<Turn> findTurn(const Llama &llama, ConfigReader &config,
+                                    const Rope &rope, const Usual &usual) {
+  if (rope.turned == 1.0 && !usual.interleaved)
+    return std::nullopt;
+  Turn turn;
+  turn.rotated = countTurned(llama, rope);
+  turn.still = llama.size - turn.rotated;
+  turn.leads = true;
+  turn.interleaved = usual.interleaved;
+  if (turn.rotated < 2 || turn.rotated % 2 || turn.still < 0)
+    config.fail("field \"" + usual.turnedField + "\" is " +
+                Twine(std::to_string(rope.turned)) + ", by which " +
+                Twine(turn.rotated) + " of the " + Twine(llama.size) +
+                " elements of a head turn, expected an even number from 2 on");
+  return turn;
 }
 
 /// A scaling outside of `rope_parameters` is of layers without a window.
 void hf::readRopes(Llama &llama, ConfigReader &config, const Usual &usual,
                    StringRef windowField) {
+  config.require(kTurned, "1.0");
   refuseBoth(config);
   bool hasTheta = config.has("rope_theta");
   Rope whole{config.getPositive("rope_theta", usual.theta)};
@@ -191,15 +242,17 @@ void hf::readRopes(Llama &llama, ConfigReader &config, const Usual &usual,
                 Twine(std::to_string(windowed.theta)) +
                 " or \"rope_parameters\"");
   auto read = [&](ConfigReader &fields, StringRef field, Rope &rope,
-                  bool given) {
+                  StringRef outside) {
     fields.readObject(field, [&](ConfigReader &own) {
-      readRopeObject(own, rope, given, llama, llama.positions);
+      readRopeObject(own, rope, {outside}, llama, llama.positions);
     });
   };
-  read(config, "rope_scaling", whole, hasTheta);
+  StringRef given = hasTheta ? "rope_theta" : "";
+  read(config, "rope_scaling", whole, given);
   config.readObject("rope_parameters", [&](ConfigReader &types) {
-    read(types, "full_attention", whole, hasTheta);
-    read(types, "sliding_attention", windowed, hasOwn);
+    read(types, "full_attention", whole, given);
+    read(types, "sliding_attention", windowed,
+         hasOwn ? windowField : StringRef());
   });
   for (LayerKind &kind : llama.kinds)
     kind.rope = kind.window ? windowed : whole;
@@ -212,16 +265,17 @@ static void readLatent(Llama &llama, ConfigReader &config) {
   if (!config.isNull("q_lora_rank"))
     latent.queryRank = config.getSize("q_lora_rank", 1536);
   latent.keyRank = config.getSize("kv_lora_rank", 512);
-  latent.still = config.getSize("qk_nope_head_dim", 128);
-  latent.rotated = config.getSize("qk_rope_head_dim", 64);
   latent.value = config.getSize("v_head_dim", 128);
-  latent.interleaved = config.getFlag("rope_interleave", true);
-  for (auto [field, size] : {std::pair("qk_nope_head_dim", latent.still),
-                             std::pair("qk_rope_head_dim", latent.rotated)})
+  Turn turn;
+  turn.still = config.getSize("qk_nope_head_dim", 128);
+  turn.rotated = config.getSize("qk_rope_head_dim", 64);
+  turn.interleaved = config.getFlag("rope_interleave", true);
+  for (auto [field, size] : {std::pair("qk_nope_head_dim", turn.still),
+                             std::pair("qk_rope_head_dim", turn.rotated)})
     if (size % 2)
       config.fail(Twine("field \"") + field + "\" is " + Twine(size) +
                   ", expected an even number");
-  llama.size = latent.still + latent.rotated;
+  llama.size = turn.still + turn.rotated;
   if (latent.value > llama.size)
     config.fail("field \"v_head_dim\" is " + Twine(latent.value) +
                 ", expected at most the sum of \"qk_nope_head_dim\" and "
@@ -233,19 +287,29 @@ static void readLatent(Llama &llama, ConfigReader &config) {
   // Saved configs repeat both.
   config.ignore({"head_dim", "qk_head_dim"});
   llama.latent = latent;
+  llama.turn = turn;
 }
 
 /// Gemma's configs have an older and a newer field, of which releases of
 /// `transformers` read one, and mean the same by all of these names.
-static void readActivation(Llama &llama, ConfigReader &config, bool isGelu) {
-  llama.opensByGelu = isGelu;
-  if (!isGelu) {
-    config.getChoice("hidden_act", {"silu", "swish"}, "silu"); // two names
-    return;
-  }
+static void readGemmaActivation(ConfigReader &config) {
   StringRef tanh = "gelu_pytorch_tanh";
   config.getChoice("hidden_act", {tanh, "gelu"}, tanh);
   config.getChoice("hidden_activation", {tanh}, tanh);
+}
+
+static Activation readActivation(ConfigReader &config, const Usual &usual) {
+  if (usual.opensByGelu) {
+    readGemmaActivation(config);
+    return Activation::GeluTanh;
+  }
+  if (!usual.gelu.empty()) {
+    std::string name = config.getChoice(
+        "hidden_act", {"gelu", "gelu_new", "gelu_pytorch_tanh"}, usual.gelu);
+    return name == "gelu" ? Activation::Gelu : Activation::GeluTanh;
+  }
+  config.getChoice("hidden_act", {"silu", "swish"}, "silu"); // two names
+  return Activation::Silu;
 }
 
 Llama hf::readCommon(ConfigReader &config, const Usual &usual) {
@@ -259,11 +323,14 @@ Llama hf::readCommon(ConfigReader &config, const Usual &usual) {
   if (usual.isLatent)
     readLatent(llama, config);
   LayerKind kind;
-  if (!usual.windowTheta)
-    kind.rope = readRope(llama, config, usual.theta);
+  if (!usual.windowTheta) {
+    kind.rope = readRope(llama, config, usual);
+    if (!llama.latent)
+      llama.turn = findTurn(llama, config, *kind.rope, usual);
+  }
   llama.kinds.assign(llama.layers, kind);
-  readActivation(llama, config, usual.opensByGelu);
-  llama.epsilon = config.getPositive("rms_norm_eps", usual.epsilon);
+  llama.activation = readActivation(config, usual);
+  llama.epsilon = config.getPositive(usual.epsilonField, usual.epsilon);
   llama.std = config.getNonNegative("initializer_range", 0.02);
   llama.tied = config.getFlag("tie_word_embeddings", usual.isTied);
   llama.attentionDropout = config.getDropout("attention_dropout", 0.0);

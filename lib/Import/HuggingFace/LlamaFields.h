@@ -31,6 +31,16 @@ struct Usual {
   std::optional<double> windowTheta = std::nullopt;
   bool isTied = false;
   bool opensByGelu = false;
+  /// How much of each head turns; nothing: all, and a config may not say
+  /// otherwise.
+  std::optional<double> turned = std::nullopt;
+  /// Neighbours turn together.
+  bool interleaved = false;
+  /// GELU is between the two matrices of an MLP: its usual name.
+  llvm::StringRef gelu = {};
+  /// Fields that other families have under other names.
+  llvm::StringRef epsilonField = "rms_norm_eps", thetaField = "rope_theta",
+                  turnedField = "partial_rotary_factor";
 };
 
 /// Reads what all families have.

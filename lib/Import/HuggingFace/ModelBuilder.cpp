@@ -217,6 +217,7 @@ Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
   StringAttr name = builder.getStringAttr(symbol);
   Location loc = NameLoc::get(name);
   if (declared.insert(name).second) {
+    const Shape &tensor = file.saved.empty() ? file.shape : file.saved;
     if (!file.saved.empty())
       saved[file.name] = file.saved;
     // Parameters belong to no block: reads of them do.
@@ -228,7 +229,7 @@ Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
         nn::FileAttr::get(loss.getContext(), declare.getStringAttr(file.name),
                           file.shape, file.begin, file.box);
     nn::ParameterOp::create(declare, loc, name.getValue(), type, initAttr,
-                            /*decay=*/file.shape.size() >= 2,
+                            /*decay=*/tensor.size() >= 2,
                             /*rate=*/nullptr, /*optimizer=*/nullptr,
                             /*balance=*/nullptr, fileAttr,
                             /*sharding=*/nullptr, /*state=*/nullptr,

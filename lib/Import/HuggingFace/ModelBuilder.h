@@ -32,7 +32,7 @@ using Shape = llvm::SmallVector<int64_t>;
 struct FileBox {
   std::string name;
   Shape shape, begin, box;
-  /// The shape that files have, where `shape` has a dimension of it as two;
+  /// The shape that files have, where `shape` has a dimension of it as several;
   /// empty: `shape`.
   Shape saved = {};
 
@@ -194,6 +194,13 @@ struct Model {
 /// Read every field of their config; `sequence` is checked against the longest
 /// that the model has positions for.
 Model readGPT2(ConfigReader &config, int64_t sequence);
+Model readGPTNeoX(ConfigReader &config, int64_t sequence);
+Model readCohere(ConfigReader &config, int64_t sequence);
+Model readGlm(ConfigReader &config, int64_t sequence);
+Model readGlm4(ConfigReader &config, int64_t sequence);
+Model readPhi(ConfigReader &config, int64_t sequence);
+Model readStableLM(ConfigReader &config, int64_t sequence);
+Model readStarcoder2(ConfigReader &config, int64_t sequence);
 Model readLlama(ConfigReader &config, int64_t sequence);
 Model readGemma(ConfigReader &config, int64_t sequence);
 Model readGemma2(ConfigReader &config, int64_t sequence);

@@ -31,6 +31,8 @@ def draw_config(rng: random.Random) -> dict:
             "attn_pdrop": dropout(),
             "resid_pdrop": dropout(),
         }
+    if rng.random() < 0.3:
+        return draw_normed(rng, heads, hidden, layers, vocabulary, dropout)
     llama = {
         "model_type": "llama",
         "hidden_size": hidden,
@@ -48,6 +50,51 @@ def draw_config(rng: random.Random) -> dict:
         "tie_word_embeddings": rng.random() < 0.5,
     }
     return llama | draw_family(rng, layers, dropout)
+
+
+def draw_normed(rng: random.Random, heads, hidden, layers, vocabulary, dropout) -> dict:
+    """A family whose norms take the mean of a row off, or that turns neighbours."""
+    grouped = {"num_key_value_heads": rng.choice((heads, 2, 1))}
+    epsilon = {"layer_norm_eps": 1e-5}
+    part = {"partial_rotary_factor": rng.choice((0.5, 1.0))}
+    parallel = {"use_parallel_residual": rng.random() < 0.5}
+    gelu = {"hidden_act": rng.choice(("gelu", "gelu_new", "gelu_pytorch_tanh"))}
+    residual = dropout()
+    families = {
+        "cohere": grouped | epsilon | {"rope_theta": 100.0, "logit_scale": 0.5},
+        "glm": grouped | part | {"head_dim": rng.choice((4, 12))},
+        "glm4": grouped | part | {"head_dim": rng.choice((4, 12))},
+        "gpt_neox": epsilon
+        | parallel
+        | gelu
+        | {"rotary_pct": rng.choice((0.5, 1.0)), "hidden_dropout": residual},
+        "phi": grouped
+        | epsilon
+        | part
+        | gelu
+        | {"resid_pdrop": residual, "embd_pdrop": dropout()},
+        "stablelm": grouped | epsilon | part | parallel | {"use_qkv_bias": True},
+        "starcoder2": grouped
+        | gelu
+        | {
+            "residual_dropout": residual,
+            "sliding_window": rng.choice((None, 5)),
+            "use_bias": rng.random() < 0.5,
+        },
+    }
+    name = rng.choice(sorted(families))
+    return {
+        "model_type": name,
+        "hidden_size": hidden,
+        "intermediate_size": rng.choice((24, 33, 40)),
+        "num_attention_heads": heads,
+        "num_hidden_layers": layers,
+        "max_position_embeddings": 64,
+        "vocab_size": vocabulary,
+        "initializer_range": 0.02,
+        "attention_dropout": dropout(),
+        "tie_word_embeddings": rng.random() < 0.5,
+    } | families[name]
 
 
 def draw_experts(rng: random.Random) -> dict:

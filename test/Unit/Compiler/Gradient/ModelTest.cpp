@@ -82,7 +82,18 @@ void ModelTest::setTokens() {
   }
 }
 
-/// Reads the boxes of the parameters; all are matrices or vectors in fp32.
+/// The place in the file's tensor of element `i` of a parameter's box.
+static int64_t findPlace(nn::FileAttr file, int64_t i) {
+  int64_t place = 0, stride = 1;
+  for (int64_t dim = file.getShape().size() - 1; dim >= 0; --dim) {
+    place += stride * (file.getBegin()[dim] + i % file.getBox()[dim]);
+    i /= file.getBox()[dim];
+    stride *= file.getShape()[dim];
+  }
+  return place;
+}
+
+/// Reads the boxes of the parameters; all are in fp32.
 void ModelTest::setParameters() {
   std::string bytes = readFile("model.safetensors");
   uint64_t length;
@@ -115,13 +126,9 @@ void ModelTest::setParameters() {
     const auto *entry = header.getObject(name);
     ASSERT_TRUE(entry) << name;
     int64_t first = *(*entry->getArray("data_offsets"))[0].getAsInteger();
-    int64_t columns = file.getShape().back(), width = file.getBox().back();
-    ArrayRef<int64_t> begin = file.getBegin();
-    int64_t firstRow = begin.size() > 1 ? begin.front() : 0;
     for (size_t i = 0; i < array.data.size(); ++i) {
-      int64_t row = firstRow + i / width, column = begin.back() + i % width;
       float x;
-      std::memcpy(&x, &bytes[data + first + 4 * (row * columns + column)], 4);
+      std::memcpy(&x, &bytes[data + first + 4 * findPlace(file, i)], 4);
       array.data[i] = x;
     }
     interpreter.set(read, std::move(array));
@@ -193,7 +200,9 @@ INSTANTIATE_TEST_SUITE_P(
         "mistral-small-test", "mixtral-small-test", "olmo2-small-test",
         "olmo3-small-test", "olmoe-small-test", "phi3-small-test",
         "qwen2-small-test", "qwen2-yarn-small-test", "qwen3-small-test",
-        "qwen3-moe-small-test", "smollm3-small-test"),
+        "qwen3-moe-small-test", "smollm3-small-test", "cohere-small-test",
+        "glm-small-test", "glm4-small-test", "neox-small-test",
+        "phi-small-test", "stablelm-small-test", "starcoder2-small-test"),
     [](const auto &info) {
       std::string name = info.param;
       std::replace(name.begin(), name.end(), '-', '_');

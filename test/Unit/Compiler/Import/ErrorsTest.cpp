@@ -341,7 +341,8 @@ TEST_F(ImportErrors, Gemma) {
          "\"rope_local_base_freq\": 100.0, \"rope_parameters\": "
          "{\"sliding_attention\": {\"rope_type\": \"default\", "
          "\"rope_theta\": 10.0}}",
-         {"field \"rope_theta\" is 100", "that of the rotary embedding 10"});
+         {"field \"rope_local_base_freq\" is 100",
+          "that of the rotary embedding 10"});
   refuse(gemma3, "\"rope_parameters\": {\"rope_type\": \"default\"}",
          {"rope_parameters.rope_type"});
 }
@@ -363,6 +364,42 @@ TEST_F(ImportErrors, GraniteOlmo3AndSmolLM3) {
   refuse(smollm3, "\"no_rope_layers\": 1", {"no_rope_layers", "is 1"});
   refuse(smollm3, "\"use_sliding_window\": true", {"use_sliding_window"});
   refuse(smollm3, "\"layer_types\": [\"sliding_attention\"]", {"layer_types"});
+}
+
+TEST_F(ImportErrors, PartsOfHeads) {
+  auto like = [](const std::string &family, const std::string &more) {
+    return "{\"model_type\": \"" + family +
+           "\", \"vocab_size\": 16, \"hidden_size\": 32, "
+           "\"num_hidden_layers\": 2, \"intermediate_size\": 8, "
+           "\"num_attention_heads\": 4" +
+           more;
+  };
+  std::string neox = like("gpt_neox", ""), phi = like("phi", "");
+  std::string stablelm = like("stablelm", ", \"num_key_value_heads\": 4");
+  refuse(neox, "\"rotary_pct\": 0.2",
+         {"\"rotary_pct\" is 0.2", "1 of the 8 elements", "even number"});
+  refuse(neox, "\"rotary_pct\": 1.5", {"rotary_pct", "12 of the 8"});
+  refuse(neox, "\"rotary_pct\": 0", {"rotary_pct", "is 0"});
+  refuse(neox,
+         "\"rotary_pct\": 0.5, \"rope_parameters\": {\"rope_type\": "
+         "\"default\", \"partial_rotary_factor\": 0.25}",
+         {"field \"rotary_pct\" is 0.5", "0.25"});
+  refuse(neox, "\"num_key_value_heads\": 2",
+         {"num_key_value_heads", "is 2", "\"num_attention_heads\", 4"});
+  refuse(neox, "\"hidden_act\": \"relu\"", {"hidden_act", "relu", "gelu"});
+  refuse(phi, "\"partial_rotary_factor\": 0.4",
+         {"partial_rotary_factor", "3 of the 8 elements"});
+  refuse(phi, "\"qk_layernorm\": true", {"qk_layernorm", "expected false"});
+  refuse(stablelm, "\"hidden_dropout\": 0.1",
+         {"hidden_dropout", "0.1", "expected 0"});
+  refuse(like("cohere", ""), "\"logit_scale\": 0.5",
+         {"field \"rope_theta\" is missing", "differ in what it is then"});
+  refuse(like("cohere", ", \"rope_theta\": 10.0"), "\"use_qk_norm\": true",
+         {"use_qk_norm", "expected false"});
+  refuse(like("cohere", ", \"rope_theta\": 10.0"),
+         "\"partial_rotary_factor\": 0.5", {"partial_rotary_factor", "0.5"});
+  refuse(like("starcoder2", ""), "\"norm_epsilon\": 0",
+         {"norm_epsilon", "is 0"});
 }
 
 TEST_F(ImportErrors, RopeScaling) {

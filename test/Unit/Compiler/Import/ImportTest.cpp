@@ -193,7 +193,11 @@ TEST_F(ImportTest, NamesTensorsAsHuggingFaceDoes) {
                            "mistral-small-test",     "mixtral-small-test",
                            "olmo2-small-test",       "olmoe-small-test",
                            "phi3-small-test",        "qwen2-small-test",
-                           "qwen3-small-test",       "qwen3-moe-small-test"}) {
+                           "qwen3-small-test",       "qwen3-moe-small-test",
+                           "cohere-small-test",      "glm-small-test",
+                           "glm4-small-test",        "neox-small-test",
+                           "phi-small-test",         "stablelm-small-test",
+                           "starcoder2-small-test"}) {
     std::string folder = PLAIT_GOLDEN "/" + std::string(name);
     OwningOpRef<ModuleOp> module = load(folder);
     expectCovers(*module, folder + "/model.safetensors");

@@ -56,8 +56,8 @@ struct Norms {
                   beforeMLP = "post_attention_layernorm", behindMLP = {};
 };
 
-/// Says what a norm does to a row: divide it by its root mean square, or take its
-/// mean off before, with or without a bias behind.
+/// Says what a norm does to a row: divide it by its root mean square, or take
+/// its mean off before, with or without a bias behind.
 enum class NormKind { Rms, Layer, LayerWithoutBias };
 
 enum class Activation { Silu, Gelu, GeluTanh };

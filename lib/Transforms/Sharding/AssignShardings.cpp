@@ -85,7 +85,7 @@ private:
   }
   LogicalResult splitHeads(ShardableOpInterface op, const FactorRule &rule,
                            FactorAxes &axes);
-  void shardOp(Operation *op, const FactorAxes &axes);
+  void shardOp(Operation *op, FactorAxes axes);
   void publish(Value result);
   void pinParameters();
 
@@ -386,12 +386,13 @@ void Assigner::storeParameter(SlotOpInterface read) {
 
 /// Types and reshards of one op. What is inserted in front of it belongs to its
 /// layer: checkpointing copies a layer with its reshards or not at all.
-void Assigner::shardOp(Operation *op, const FactorAxes &axes) {
+void Assigner::shardOp(Operation *op, FactorAxes axes) {
   if (auto read = dyn_cast<SlotOpInterface>(op))
     return storeParameter(read);
   auto shardable = dyn_cast<ShardableOpInterface>(op);
   if (!shardable)
     return;
+  readPartialSums(shardable, axes);
   Operation *before = op->getPrevNode();
   if (rows.contains(op))
     rows.bring(shardable, meshRef, axes);

@@ -251,6 +251,37 @@ static Kept findKept(ShardableOpInterface op, const FactorRule &rule,
   return kept.axes.empty() ? keepLinear(op) : kept;
 }
 
+void plait::readPartialSums(ShardableOpInterface op, FactorAxes &axes) {
+  SmallVector<dist::ReshardOp> combined;
+  for (Value operand : op->getOperands()) {
+    auto moved = operand.getDefiningOp<dist::ReshardOp>();
+    if (!moved || !moved->hasOneUse() ||
+        !ShardingAttr::of(moved.getInput()).isPartial())
+      return;
+    combined.push_back(moved);
+  }
+  auto typeOf = [](dist::ReshardOp moved) {
+    return moved.getInput().getType();
+  };
+  if (!op.isLinear() || combined.size() < 2 ||
+      !llvm::all_equal(llvm::map_range(combined, typeOf)))
+    return;
+  ShardingAttr sharding = ShardingAttr::of(combined.front().getInput());
+  for (ArrayAttr &own : axes) {
+    if (!own)
+      continue;
+    SmallVector<Attribute> kept(own.getValue());
+    llvm::erase_if(kept, [&](Attribute axis) {
+      return sharding.isPartialOver(cast<StringAttr>(axis));
+    });
+    own = ArrayAttr::get(op.getContext(), kept);
+  }
+  for (auto [index, moved] : llvm::enumerate(combined)) {
+    op->setOperand(index, moved.getInput());
+    moved->erase();
+  }
+}
+
 void plait::applyFactorAxes(ShardableOpInterface op, FlatSymbolRefAttr mesh,
                             const FactorAxes &axes) {
   FactorRule rule = op.getFactorRule();

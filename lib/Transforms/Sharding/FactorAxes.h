@@ -29,6 +29,12 @@ dist::ShardingAttr getSharding(mlir::FlatSymbolRefAttr mesh,
                                const FactorRule::DimFactors &dims,
                                bool isResult);
 
+/// Has a linear op read the partial sums from which its operands were combined,
+/// where nothing else reads these: ranks then combine once what it makes of
+/// them, as of attention and MLP that read the same input. Axes of the sums do
+/// not split the op.
+void readPartialSums(ShardableOpInterface op, FactorAxes &axes);
+
 /// Gives the results of `op` the types that splitting its factors by `axes`
 /// implies, and reshards operands that lie otherwise.
 void applyFactorAxes(ShardableOpInterface op, mlir::FlatSymbolRefAttr mesh,

@@ -269,10 +269,15 @@ double ShardingProblem::conversionCost(Value value, int from, int to) const {
     return kImpossible;
   if (from == kNone) // everybody has it: cut out a block
     return rates.getMemorySeconds(kFusedTraffic * bytesOf(value));
-  // Keeping small parameters in parts is never worth gathering them each time.
   bool isParameter =
       nn::getSlotAccess(value.getDefiningOp()) == nn::SlotAccess::Read;
-  bool isFree = savesMemory && !isParameter;
+  auto dims = llvm::seq<int64_t>(0, typeOf(value).getRank());
+  bool hasTokens = llvm::any_of(dims, [&](int64_t dim) {
+    return dataClasses.contains(classes.find(value, dim));
+  });
+  // Keeping small parameters in parts, and other small values that no tokens
+  // are along, is never worth gathering them each time.
+  bool isFree = savesMemory && !isParameter && (hasTokens || from == kPartial);
   auto getSeconds = [&](CollectiveKind kind, double factor) {
     double bytes = factor * bytesOf(value) * getSentShare(kind, blocks);
     return isFree ? link.getWireSeconds(bytes) : link.getSeconds(bytes);

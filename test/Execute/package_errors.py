@@ -15,6 +15,7 @@ import os
 import pathlib
 import pickle
 import re
+import signal
 import warnings
 
 from harness import ROOT, require
@@ -300,6 +301,35 @@ def check_pickled(suite: Suite) -> str:
             require(getattr(other, name) == getattr(error, name), f"{name} is another")
         require(type(other) is type(error) and str(other) == str(error), f"{other!r}")
     return str(error)
+
+
+def check_forked(suite: Suite) -> str:
+    """A process that was forked has none of the threads of a run: using it is an error,
+    and not a wait for them. It can begin a run of its own."""
+    plait = suite.plait
+    run = plait.train(suite.plan, suite.rows, **RECIPE)
+    expected = next(run).loss
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        try:
+            error = refuse(plait.CallError, lambda: next(run))
+            refuse(plait.CallError, lambda: run.save_pretrained(suite.folder / "forked"))
+            require("forked" in str(error), str(error))
+            own = next(plait.train(suite.plan, suite.rows, **RECIPE)).loss
+            require(own == expected, f"{own}, expected {expected}")
+            os.write(writing, b"good")
+        except BaseException as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        told = pipe.read()
+    _, status = os.waitpid(child, 0)
+    require((told, status) == ("good", 0), f"'{told}', ended with {status}")
+    require(next(run).step == 2, "the run does not go on here")
+    return "in a child"
 
 
 def check_heard(suite: Suite) -> str:

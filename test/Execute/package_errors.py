@@ -62,6 +62,8 @@ def try_compile(suite: Suite, given: dict):
 
 # What is called, the class, the option and a part of the text.
 def list_errors(suite: Suite) -> dict:
+    import numpy
+
     plait, plan, rows = suite.plait, suite.plan, suite.rows
     sizes = {"cluster": "h100:8", "global_batch": 4, "seq": 16}
     bad = suite.folder / "bad.mlir"
@@ -271,6 +273,48 @@ def list_errors(suite: Suite) -> dict:
             plait.CallError,
             "",
             "no rows",
+        ),
+        "numpy nan": (
+            lambda: plait.train(plan, rows, lr=numpy.float32("nan")),
+            plait.OptionError,
+            "lr",
+            "lr is nan",
+        ),
+        "array as option": (
+            lambda: plait.train(plan, rows, lr=numpy.ones(2)),
+            plait.OptionError,
+            "lr",
+            "no value of an option",
+        ),
+        "complex as option": (
+            lambda: plait.train(plan, rows, lr=numpy.complex64(1)),
+            plait.OptionError,
+            "lr",
+            "no value of an option",
+        ),
+        "wide label": (
+            lambda: plait.pack([{"input_ids": [2**32 + 5], "labels": [-100]}], 16),
+            plait.CallError,
+            "",
+            "has token 4294967301, expected 0 to",
+        ),
+        "end": (
+            lambda: plait.pack([{"input_ids": [5], "labels": [-100]}], 16, end=1.5),
+            plait.OptionError,
+            "end",
+            "end is 1.5",
+        ),
+        "end of no vocabulary": (
+            lambda: plait.pack([{"input_ids": [5], "labels": [-100]}], 16, end=-1),
+            plait.OptionError,
+            "end",
+            "end is -1",
+        ),
+        "rows of tokens": (
+            lambda: plait.write_rows(suite.folder / "no.rows", plan, rows),
+            plait.CallError,
+            "",
+            "takes no floats",
         ),
         "load": (lambda: plait.load(5), plait.CallError, "", "expected a path"),
         "not compiled": (

@@ -193,6 +193,8 @@ def run_cases(suite: Suite, report: Reporter) -> None:
     report.case("data/forms", lambda: package_data.check_forms(suite))
     report.case("data/order", lambda: package_data.check_order(suite))
     report.case("data/resume", lambda: package_data.check_resume(suite))
+    report.case("data/interrupted", lambda: package_data.check_interrupted(suite))
+    report.case("data/weighed", lambda: package_data.check_weighed(suite))
     report.case("data/steps", lambda: package_data.check_steps(suite))
     report.case("tensors", lambda: package_data.check_tensors(suite))
     report.case("tensors/ranks", lambda: package_data.check_ranks(suite))

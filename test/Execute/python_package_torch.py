@@ -499,7 +499,7 @@ def check_label_errors(suite: Suite) -> str:
         ([lonely], {"seq": 8}, "neither 'tokens' nor 'input_ids'"),
         ([good], {"seq": 2, "end": 0}, "item 0 of the data has 4 tokens, expected 1 to 3"),
         ([good], {"seq": 0}, "seq is 0"),
-        ([{"input_ids": [], "labels": []}], {"seq": 8}, "expected a row of whole numbers"),
+        ([{"input_ids": [], "labels": []}], {"seq": 8}, "has 0 tokens, expected 1 to 9"),
     ):
         check_refused(words, lambda: plait.pack(data, **options))
     check_refused("which can be used as it is", lambda: plait.model(plait.model(model)))

@@ -477,7 +477,7 @@ std::string plait::describeSettings(const CLI::App &app,
     std::string name = option->get_single_name();
     // What says nothing about the training.
     if (name.starts_with("help") || name == "config" || name == "version" ||
-        ofSupervisor.count(name))
+        name == "round-timeout" || ofSupervisor.count(name))
       continue;
     if (name == "steps" && app.count("--epochs"))
       continue;                            // its default has no meaning

@@ -503,5 +503,7 @@ std::string plait::describeSettings(const CLI::App &app,
   }
   // Where nobody has said so, all that the processes of the host may use.
   settings["threads"] = options.train.executor.threads;
-  return settings.dump();
+  // The bytes of a path need not be UTF-8, and those of JSON are.
+  return settings.dump(-1, ' ', false,
+                       nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -259,7 +259,7 @@ static json getContent(const ReportInput &input) {
   return content;
 }
 
-/// What is no UTF-8, as a path may be, is replaced.
+/// Replaces what is no UTF-8, as a path may be.
 static std::string printJson(const json &content) {
   return content.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }

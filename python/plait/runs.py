@@ -269,13 +269,13 @@ class Run:
             step = _read_step(record, self.plan.facts["named_losses"])
             self.history.append(step)
             self.step = self.facts["step"] if step.rolled_back else step.step
-        if held.was_interrupted:
-            self._progress.end()
-            raise KeyboardInterrupt
         self._progress.update(self, is_last=self.step >= self.steps)
         self._callbacks.end_step(step, self.step)
         if self._callbacks.wants_save():
             self.checkpoint()
+        if held.was_interrupted:
+            self._progress.end()
+            raise KeyboardInterrupt
         return step
 
     def _end(self) -> None:

@@ -7,8 +7,10 @@
 """Cases of python_package.py: what a run computes, and from which data."""
 
 import gc
+import os
 import pathlib
 import re
+import signal
 import struct
 import warnings
 
@@ -252,6 +254,37 @@ def check_interrupted(suite: Suite) -> str:
         found = [step.loss for step in run.complete().history]
         require(found == expected, f"{kind}: {found}, expected {expected}")
     return "in 3 kinds of data"
+
+
+def check_told(suite: Suite) -> str:
+    """An interrupt in the middle of a step comes when its callbacks have heard of it."""
+
+    class Count:
+        steps = 0
+
+        def on_step_end(self, args, state, control, **more):
+            self.steps = state.global_step
+
+    count = Count()
+    run = suite.plait.train(suite.plan, suite.rows, callbacks=[count], **RECIPE)
+    call = run.native.call
+
+    def interrupt(name, *arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        call(name, *arguments)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        run.native.call = interrupt
+        run.complete()
+        raise AssertionError("the run was not interrupted")
+    except KeyboardInterrupt:
+        run.native.call = call
+    finally:
+        signal.signal(signal.SIGINT, before)
+    require(run.step == count.steps == 1, f"{count.steps} of {run.step} steps were told")
+    require(run.complete().step == count.steps == STEPS, f"{run}")
+    return "after a step"
 
 
 def check_steps(suite: Suite) -> str:

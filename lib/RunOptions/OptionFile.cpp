@@ -98,7 +98,7 @@ private:
     // 3. Types.
     bool fits = isFlag    ? value.is_boolean()
                 : isText  ? value.is_string() || value.is_integer()
-                : isWhole ? value.is_integer()
+                : isWhole ? value.is_integer() || isDigits(value)
                           : value.is_number();
     if (!fits)
       refuse("sets " + quote(name) + " to what is no " +
@@ -119,6 +119,13 @@ private:
     value.visit([&](auto &one) { printed << one; });
     item.inputs = {printed.str()};
     return item;
+  }
+
+  /// Whether it is a whole number that TOML has no type for, as text.
+  static bool isDigits(const toml::node &value) {
+    auto text = value.value_exact<std::string>();
+    return text && !text->empty() &&
+           text->find_first_not_of("0123456789") == std::string::npos;
   }
 
   static bool takesList(const std::string &name) {
@@ -220,6 +227,8 @@ private:
                (!value.is_number_unsigned() ||
                 value.get<uint64_t>() <= uint64_t(INT64_MAX))) {
       table.insert_or_assign(name, value.get<int64_t>());
+    } else if (value.is_number_unsigned()) {
+      table.insert_or_assign(name, value.dump());
     } else if (value.is_number()) {
       table.insert_or_assign(name, value.get<double>());
     } else if (value.is_string()) {

@@ -82,11 +82,12 @@ def _from_list(block: Any, what: str) -> tuple[tuple[int, ...], bytes]:
                 f"{what} has rows of {lengths[0]} and of {lengths[-1]} tokens"
             )
         return (len(parts), *shapes.pop()), b"".join(data for _, data in parts)
-    try:
-        numbers = [operator.index(x) for x in block]
-    except TypeError:
-        bad = next(type(x).__name__ for x in block if not hasattr(x, "__index__"))
-        raise _refuse_kind(bad, what) from None
+    numbers = []
+    for number in block:
+        try:
+            numbers.append(operator.index(number))
+        except TypeError:
+            raise _refuse_kind(type(number).__name__, what) from None
     if numbers:
         labels.check_tokens(min(numbers), max(numbers), what)
     return (len(numbers),), array.array("i", numbers).tobytes()
@@ -195,6 +196,8 @@ class Shape:
         if self.floats:
             return self._read_columns(block, what, column)
         shape, data = to_tokens(take_column(block, column, what), what)
+        if len(shape) == 3 and shape[0] == 1:  # the tuple of a TensorDataset
+            shape = shape[1:]
         if len(shape) not in (1, 2) or shape[-1] != self.width:
             raise CallError(
                 f"{what} is of shape {list(shape)}, expected rows of {self.width} tokens: "
@@ -387,7 +390,8 @@ def _find_source(
     if shape.floats:
         return _find_columns(data, shape, column, order, seed)
     extents = tuple(getattr(data, "shape", ()))
-    if isinstance(data, array.array):
+    is_list = isinstance(data, _LISTS) and len(data) > 0
+    if is_list and hasattr(data[0], "__index__") and not getattr(data[0], "ndim", 0):
         extents = (len(data),)
     if len(extents) == 1:
         return _open_tokens(data, extents[0], shape, order, seed)

@@ -99,6 +99,9 @@ def check_forms(suite: Suite) -> str:
         "tuple": tuple(map(tuple, rows)),
         "generator of rows": (row for row in rows),
         "generator of batches": iter(batches),
+        "list of tokens": list(suite.stream),
+        # As a DataLoader of a TensorDataset.
+        "generator of tuples": ([batch] for batch in batches),
         "columns": [{"ids": row, "text": "x"} for row in rows],
         "generator of columns": ({"ids": row} for row in wide),
     }
@@ -291,6 +294,9 @@ def check_steps(suite: Suite) -> str:
     """Rows that are given step by step; a refused batch has not happened."""
     plait = suite.plait
     expected = suite.losses(suite.rows)
+    most = 2**64 - 1  # as PyTorch draws seeds
+    seed = plait.train(suite.plan, steps=1, seed=most).options["seed"]
+    require(seed == most, f"the seed is {seed}")
     run = plait.train(suite.plan, steps=STEPS, **RECIPE)
     found = []
     for k in range(STEPS):

@@ -184,6 +184,12 @@ def list_errors(suite: Suite) -> dict:
             "tokens=",
         ),
         "floats": (lambda: plait.train(plan, [[0.5] * 17]), plait.CallError, "", "float"),
+        "float in a row": (
+            lambda: plait.train(plan, [[*rows[0][:-1], numpy.array(0.5)]] * 4),
+            plait.CallError,
+            "",
+            "elements of ndarray",
+        ),
         "short rows": (
             lambda: plait.train(plan, [[1] * 16] * 4),
             plait.CallError,

@@ -364,6 +364,27 @@ def check_floats(suite: Suite) -> str:
     return f"{len(wrong)} errors"
 
 
+def check_modules(suite: Suite) -> str:
+    """Sizes and weights that no model has."""
+    plait, torch = suite.plait, suite.torch
+    module = make_own()
+    size = {"batch": 2, "seq": SEQUENCE}
+    wrong = [
+        ({"batch": 0}, "batch is 0, expected a whole number of at least 1"),
+        ({"batch": 2.0}, "batch is 2.0, expected"),
+        ({"seq": 0}, "seq is 0, expected"),
+        ({"seq": 1}, "seq is 1, expected at least 2"),
+    ]
+    for given, words in wrong:
+        check_refused(words, lambda: plait.from_torch(module, **{**size, **given}))
+    name, weight = next(iter(module.named_parameters()))
+    with torch.no_grad():
+        weight.view(-1)[0] = float("nan")
+    words = f"'{name}' has numbers that are not finite"
+    check_refused(words, lambda: plait.from_torch(module, **size))
+    return f"{len(wrong) + 1} errors"
+
+
 def draw_items(number: int, most: int) -> list[dict]:
     """Prompts with answers, as data sets for instruction tuning have them."""
     draw = random.Random(5)
@@ -531,6 +552,7 @@ def main() -> int:
         report.case("loading", lambda: check_loading(suite))
         report.case("weights", lambda: check_weights(suite))
         report.case("data", lambda: check_data(suite))
+        report.case("modules", lambda: check_modules(suite))
         report.case("floats", lambda: check_floats(suite))
         report.case("labels", lambda: check_labels(suite))
         report.case("label errors", lambda: check_label_errors(suite))

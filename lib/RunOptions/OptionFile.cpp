@@ -14,6 +14,8 @@
 
 #include "plait/Plan/Json.h"
 
+#include <cctype>
+#include <cmath>
 #include <set>
 #include <sstream>
 #include <toml++/toml.h>
@@ -77,7 +79,7 @@ private:
   /// 2. Lists are for a few options only.
   /// 3. Any other value must have the option's type: flags are truth values,
   ///    texts strings or whole numbers ("30m", 100), others numbers, whole ones
-  ///    where they count something.
+  ///    where they count something (100, 1e4, "10k").
   /// 4. As text, which CLI11 parses.
   CLI::ConfigItem makeItem(const std::string &name, toml::node &value) const {
     // 1. The plan alone is no option with dashes.
@@ -98,7 +100,7 @@ private:
     // 3. Types.
     bool fits = isFlag    ? value.is_boolean()
                 : isText  ? value.is_string() || value.is_integer()
-                : isWhole ? value.is_integer()
+                : isWhole ? value.is_integer() || isCount(value)
                           : value.is_number();
     if (!fits)
       refuse("sets " + quote(name) + " to what is no " +
@@ -114,11 +116,24 @@ private:
       item.inputs = {*text};
       return item;
     }
+    if (auto number = value.value_exact<double>(); number && isWhole) {
+      item.inputs = {std::to_string(int64_t(*number))};
+      return item;
+    }
     std::ostringstream printed;
     // Numbers as TOML prints them, which CLI11 reads.
     value.visit([&](auto &one) { printed << one; });
     item.inputs = {printed.str()};
     return item;
+  }
+
+  /// Whether it is a whole number that has another type: one with an exponent
+  /// is a floating-point number, "10k" is text, as is what has 64 bits.
+  static bool isCount(const toml::node &value) {
+    if (auto number = value.value_exact<double>())
+      return *number == std::trunc(*number) && std::abs(*number) < 0x1p53;
+    auto text = value.value_exact<std::string>();
+    return text && !text->empty() && std::isdigit((unsigned char)text->front());
   }
 
   static bool takesList(const std::string &name) {
@@ -220,6 +235,8 @@ private:
                (!value.is_number_unsigned() ||
                 value.get<uint64_t>() <= uint64_t(INT64_MAX))) {
       table.insert_or_assign(name, value.get<int64_t>());
+    } else if (value.is_number_unsigned()) {
+      table.insert_or_assign(name, value.dump());
     } else if (value.is_number()) {
       table.insert_or_assign(name, value.get<double>());
     } else if (value.is_string()) {

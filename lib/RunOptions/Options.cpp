@@ -477,7 +477,7 @@ std::string plait::describeSettings(const CLI::App &app,
     std::string name = option->get_single_name();
     // What says nothing about the training.
     if (name.starts_with("help") || name == "config" || name == "version" ||
-        ofSupervisor.count(name))
+        name == "round-timeout" || ofSupervisor.count(name))
       continue;
     if (name == "steps" && app.count("--epochs"))
       continue;                            // its default has no meaning
@@ -503,5 +503,7 @@ std::string plait::describeSettings(const CLI::App &app,
   }
   // Where nobody has said so, all that the processes of the host may use.
   settings["threads"] = options.train.executor.threads;
-  return settings.dump();
+  // The bytes of a path need not be UTF-8, and those of JSON are.
+  return settings.dump(-1, ' ', false,
+                       nlohmann::ordered_json::error_handler_t::replace);
 }

@@ -22,7 +22,7 @@ import warnings
 import weakref
 from typing import Any
 
-from .errors import Error, Warning, make_error
+from .errors import CallError, Error, Warning, make_error
 from .options import spell
 
 # PLAIT_C_VERSION of the header that the functions below are of.
@@ -261,11 +261,17 @@ class Owner:
         session.call(maker, *arguments, ctypes.byref(handle))
         self.session = session
         self.handle = handle.value or 0
+        self._process = os.getpid()
         self._finalizer = weakref.finalize(
-            self, _close, session.library, self.handle, os.getpid()
+            self, _close, session.library, self.handle, self._process
         )
 
     def call(self, name: str, *arguments: Any) -> None:
+        if os.getpid() != self._process:  # it would wait for threads for ever
+            raise CallError(
+                f"the run is of process {self._process}, and not of what was forked from it",
+                hint="plait.train begins another",
+            )
         self.session.call(name, self.handle, *arguments)
 
     def text(self, name: str, *arguments: Any) -> str:

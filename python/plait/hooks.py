@@ -217,6 +217,11 @@ class Callbacks:
             metrics = {"eval_loss": step.evaluation_loss}
             self._log(metrics)
             self.fire("on_evaluate", metrics=metrics)
+            # Behind the callbacks, as a Trainer does: they compare with those before.
+            best = self.state.best_metric
+            if best is None or step.evaluation_loss < best:
+                self.state.best_metric = step.evaluation_loss
+                self.state.best_global_step = reached
 
     def wants_save(self) -> bool:
         """Whether one has asked for a checkpoint since the last question."""
@@ -240,9 +245,13 @@ class Callbacks:
 def _make_arguments(run: Run, run_name: str | None, log_every: int) -> Arguments:
     """The options of the run, defaults too, and what they are there."""
     settings = {name.replace("-", "_"): value for name, value in run.options.items()}
+    evaluates = settings.get("eval_tokens") or settings.get("eval_text")
     return Arguments(
         {
             **settings,
+            # Of transformers, from step to step; of plait, the batches of each.
+            "eval_steps": settings.get("eval_every"),
+            "eval_strategy": "steps" if evaluates else "no",
             "output_dir": settings.get("checkpoint"),
             "max_steps": run.steps,
             "learning_rate": settings.get("lr"),

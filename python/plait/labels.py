@@ -11,14 +11,24 @@ their targets take it as weights of 0 and 1."""
 from __future__ import annotations
 
 import bisect
+import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from .errors import CallError, OptionError, kind_of
+from .options import to_count
 
+MOST = 2**31 - 1  # of a token, int32
 WEIGHTS = "target_weights"  # what nn-weigh-targets calls the input
 LABELS = "labels"
 IGNORED = -100
+
+
+def check_tokens(least: int, most: int, what: str) -> None:
+    """Refuses tokens from `least` to `most` that int32 or no vocabulary has."""
+    if least < 0 or most > MOST:
+        bad = least if least < 0 else most
+        raise CallError(f"{what} has token {bad}, expected 0 to {MOST}")
 
 
 def _find_column(item: Mapping, column: str | None, what: str) -> str:
@@ -37,11 +47,13 @@ def _read(item: Mapping, column: str, what: str) -> tuple[Any, Any]:
 
     ids, labels = numpy.asarray(item[column]), numpy.asarray(item[LABELS])
     for name, own in ((column, ids), (LABELS, labels)):
-        if own.ndim != 1 or own.dtype.kind not in "iu":
+        if own.ndim != 1 or own.size and own.dtype.kind not in "iu":
             raise CallError(
                 f"'{name}' of {what} is of shape {list(own.shape)} and of {own.dtype}, "
                 "expected a row of whole numbers"
             )
+    if len(ids):
+        check_tokens(int(ids.min()), int(ids.max()), f"'{column}' of {what}")
     if len(ids) != len(labels):
         raise CallError(f"{what} has {len(ids)} tokens and {len(labels)} labels")
     wrong = numpy.flatnonzero((labels != IGNORED) & (labels != ids))
@@ -94,7 +106,7 @@ def weigh(block: Mapping, width: int, column: str | None, what: str) -> dict[str
                 f"{width - 1}, and one more"
             )
         tokens[number, : len(ids)] = ids
-        weights[number, : len(ids) - 1] = learned[1:]
+        weights[number, : len(learned[1:])] = learned[1:]
     others = {k: v for k, v in block.items() if k not in (column, LABELS)}
     return {**others, "tokens": tokens, WEIGHTS: weights}
 
@@ -128,7 +140,7 @@ class _Bins:
 
 
 def _read_item(
-    item: Any, column: str | None, extra: list[int], most: int, what: str
+    item: Any, column: str | None, extra: Any, most: int, what: str
 ) -> tuple[Any, Any]:
     """Tokens of an item, `extra` behind them, and the weights of all. What is before the
     item is another one, so that its first token is no target."""
@@ -144,6 +156,18 @@ def _read_item(
     return numpy.append(ids, extra), numpy.append(learned, numpy.zeros(len(extra)))
 
 
+def _read_end(end: Any) -> Any:
+    """The tokens behind an item, of NumPy: one or none."""
+    import numpy
+
+    try:
+        extra = [] if end is None else [operator.index(end)]
+        check_tokens(min(extra, default=0), max(extra, default=0), "end")
+    except (TypeError, CallError):
+        raise OptionError(f"end is {end}, expected a token", option="end") from None
+    return numpy.array(extra, "<i4")
+
+
 def pack(
     data: Iterable[Mapping], seq: int, *, end: int | None = None, column: str | None = None
 ) -> list[dict[str, Any]]:
@@ -153,9 +177,7 @@ def pack(
     Rows are in the order of their first items."""
     import numpy
 
-    if not isinstance(seq, int) or seq < 1:
-        raise OptionError(f"seq is {seq}, expected a number from 1 on", option="seq")
-    width, extra = seq + 1, [] if end is None else [end]
+    width, extra = to_count("seq", seq) + 1, _read_end(end)
     items = [
         _read_item(item, column, extra, width, f"item {number} of the data")
         for number, item in enumerate(data)

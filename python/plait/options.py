@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
+import operator
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -229,20 +231,31 @@ def encode(given: Mapping[str, Any], lists: Sequence[str] = ()) -> bytes:
     for name, value in given.items():
         if value is not None:
             content[name.replace("_", "-")] = _value(name, value, name in lists)
+    return json.dumps(content).encode()
+
+
+def to_count(name: str, value: Any) -> int:
+    """A whole number of at least 1, of Python or NumPy."""
     try:
-        return json.dumps(content, allow_nan=False).encode()
-    except ValueError:
-        bad = next(n for n, x in given.items() if isinstance(x, float) and x - x != 0)
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
         raise OptionError(
-            f"{bad} is {given[bad]}, expected a number", option=bad
-        ) from None
+            f"{name} is {value}, expected a whole number of at least 1", option=name
+        )
+    return number
 
 
 def _value(name: str, value: Any, is_list: bool) -> Any:
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()  # a number of NumPy or PyTorch
+    if isinstance(value, float) and not math.isfinite(value):
+        raise OptionError(f"{name} is {value}, expected a number", option=name)
     if isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, os.PathLike):
-        return os.fspath(value)
+        return os.fsdecode(value)
     if isinstance(value, Mapping):
         return ",".join(f"{axis}={size}" for axis, size in value.items())
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
@@ -250,8 +263,6 @@ def _value(name: str, value: Any, is_list: bool) -> Any:
         return parts if is_list else ",".join(map(str, parts))
     if hasattr(value, "option_text"):
         return value.option_text()
-    if hasattr(value, "item"):
-        return value.item()  # a number of NumPy or PyTorch
     raise OptionError(
         f"{name} is {kind_of(value)}, which is no value of an option", option=name
     )

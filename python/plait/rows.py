@@ -26,7 +26,6 @@ from .errors import CallError, OptionError, kind_of
 
 ORDERS = ("given", "shuffled")
 BYTES = 4  # of a token, int32
-MOST = 2**31 - 1
 _LISTS = (list, tuple, array.array)
 
 
@@ -53,19 +52,13 @@ def _refuse_kind(kind: object, what: str) -> CallError:
     return CallError(f"{what} has elements of {kind}, expected whole numbers")
 
 
-def _check_range(least: int, most: int, what: str) -> None:
-    if least < 0 or most > MOST:
-        bad = least if least < 0 else most
-        raise CallError(f"{what} has token {bad}, expected 0 to {MOST}")
-
-
 def _from_torch(block: Any, what: str) -> tuple[tuple[int, ...], bytes]:
     import torch
 
     if block.is_floating_point() or block.is_complex() or block.dtype == torch.bool:
         raise _refuse_kind(block.dtype, what)
     if block.numel():
-        _check_range(int(block.min()), int(block.max()), what)
+        labels.check_tokens(int(block.min()), int(block.max()), what)
     kept = block.detach().to("cpu", torch.int32).contiguous()
     return tuple(block.shape), ctypes.string_at(kept.data_ptr(), kept.numel() * BYTES)
 
@@ -74,7 +67,7 @@ def _from_numpy(block: Any, what: str) -> tuple[tuple[int, ...], bytes]:
     if block.dtype.kind not in "iu":
         raise _refuse_kind(block.dtype, what)
     if block.size:
-        _check_range(int(block.min()), int(block.max()), what)
+        labels.check_tokens(int(block.min()), int(block.max()), what)
     return block.shape, block.astype("<i4").tobytes()
 
 
@@ -89,13 +82,14 @@ def _from_list(block: Any, what: str) -> tuple[tuple[int, ...], bytes]:
                 f"{what} has rows of {lengths[0]} and of {lengths[-1]} tokens"
             )
         return (len(parts), *shapes.pop()), b"".join(data for _, data in parts)
-    try:
-        numbers = [operator.index(x) for x in block]
-    except TypeError:
-        bad = next(type(x).__name__ for x in block if not hasattr(x, "__index__"))
-        raise _refuse_kind(bad, what) from None
+    numbers = []
+    for number in block:
+        try:
+            numbers.append(operator.index(number))
+        except TypeError:
+            raise _refuse_kind(type(number).__name__, what) from None
     if numbers:
-        _check_range(min(numbers), max(numbers), what)
+        labels.check_tokens(min(numbers), max(numbers), what)
     return (len(numbers),), array.array("i", numbers).tobytes()
 
 
@@ -158,6 +152,23 @@ def _joins(factors: Iterable[int], shape: Iterable[int]) -> bool:
     return not rest
 
 
+def _extents(value: Any) -> tuple[int, ...]:
+    """Those of an array, or of lists by the first in each."""
+    if hasattr(value, "shape"):
+        return tuple(value.shape)
+    if isinstance(value, _LISTS):
+        return (len(value), *(_extents(value[0]) if len(value) else ()))
+    return ()
+
+
+def _as_block(row: Mapping) -> dict[str, Any]:
+    """A row with names as a block of one."""
+    return {
+        name: value[None] if hasattr(value, "ndim") else [value]
+        for name, value in row.items()
+    }
+
+
 class Shape:
     """What a batch has to be: `rows` of `seq` + 1 tokens, and of floats. Where a plan
     takes floats, a block is a mapping: of "tokens", or of "targets" alone, and of each
@@ -185,6 +196,8 @@ class Shape:
         if self.floats:
             return self._read_columns(block, what, column)
         shape, data = to_tokens(take_column(block, column, what), what)
+        if len(shape) == 3 and shape[0] == 1:  # the tuple of a TensorDataset
+            shape = shape[1:]
         if len(shape) not in (1, 2) or shape[-1] != self.width:
             raise CallError(
                 f"{what} is of shape {list(shape)}, expected rows of {self.width} tokens: "
@@ -192,6 +205,21 @@ class Shape:
             )
         row = self.width * BYTES
         return [data[i : i + row] for i in range(0, len(data), row)]
+
+    def read_item(self, item: Any, what: str, column: str | None) -> list[bytes]:
+        """Rows of what a stream gives: a row or a block."""
+        return self.read(_as_block(item) if self._is_row(item) else item, what, column)
+
+    def _is_row(self, item: Any) -> bool:
+        """Whether names are of what a row has, and not of columns of a block."""
+        if not self.floats or not isinstance(item, Mapping):
+            return False
+        if labels.has_labels(item):
+            return len(_extents(item[labels.LABELS])) == 1
+        own = self.floats[0]
+        extents = _extents(item.get(own.name))
+        is_block = len(extents) > 0 and _joins(own.shape, extents[1:])
+        return not is_block and _joins(own.shape, extents)
 
     def _read_columns(self, block: Any, what: str, column: str | None) -> list[bytes]:
         names = [own.name for own in self.floats]
@@ -266,6 +294,8 @@ class Table:
                 place = self._shuffle(turn)[place]
             yield self.rows(place)
 
+    read_on = read
+
     def _shuffle(self, turn: int) -> list[int]:
         """Another order in each pass, the same on every machine."""
         if getattr(self, "_shuffled", (None,))[0] != turn:
@@ -288,6 +318,11 @@ class Stream:
     def read(self, first: int) -> Iterator[bytes]:
         return itertools.islice(self._read_all(), first, None)
 
+    def read_on(self, first: int) -> Iterator[bytes]:
+        """The same where another reader has read the rows before. What gives rows only
+        once has given those."""
+        return self._read_all() if hasattr(self.data, "__next__") else self.read(first)
+
     def _read_all(self) -> Iterator[bytes]:
         number = 0
         while True:
@@ -295,7 +330,7 @@ class Stream:
             again = iter(self.data)
             for item in again:
                 what = f"item {number} of the data"
-                yield from self.shape.read(item, what, self.column)
+                yield from self.shape.read_item(item, what, self.column)
                 number += 1
             if number == before or again is self.data:
                 return
@@ -355,7 +390,8 @@ def _find_source(
     if shape.floats:
         return _find_columns(data, shape, column, order, seed)
     extents = tuple(getattr(data, "shape", ()))
-    if isinstance(data, array.array):
+    is_list = isinstance(data, _LISTS) and len(data) > 0
+    if is_list and hasattr(data[0], "__index__") and not getattr(data[0], "ndim", 0):
         extents = (len(data),)
     if len(extents) == 1:
         return _open_tokens(data, extents[0], shape, order, seed)
@@ -398,11 +434,7 @@ def _find_columns(
         item = data[number]
         if not isinstance(item, Mapping):
             raise CallError(f"{what} is {kind_of(item)}, expected a mapping")
-        columns = {
-            name: value[None] if hasattr(value, "ndim") else [value]
-            for name, value in item.items()
-        }
-        (row,) = shape.read(columns, what, column)
+        (row,) = shape.read(_as_block(item), what, column)
         return row
 
     read(0)
@@ -417,9 +449,13 @@ def write_rows(
     from .plans import Plan, load
 
     shape = Shape.of(plan if isinstance(plan, Plan) else load(plan))
+    if not shape.floats:
+        raise CallError(
+            "the plan takes no floats, so that its data is files of tokens, and not of rows"
+        )
     source = open_data(data, shape, column, "given", 0)
     if source.number is None:
-        rows = (row for item in data for row in shape.read(item, "an item", column))
+        rows = (row for item in data for row in shape.read_item(item, "an item", column))
     else:
         rows = itertools.islice(source.read(0), source.number)
     number = 0

@@ -162,7 +162,10 @@ class Run:
         self.gradients = Tensors(self, _library.GRADIENT)
         self._shape = rows.Shape.of(plan)
         # A run that is resumed goes on where it was in the data.
-        self._feed = source.read(self.step * plan.global_batch) if source else None
+        self._source = source
+        self._taken = self.step * plan.global_batch  # rows
+        self._rows: list[bytes] = []  # of the next batch
+        self._feed = source.read(self._taken) if source else None
         self._is_over = False
         self._progress = make_progress(shows if self.leads else False)
         self._callbacks = called
@@ -229,12 +232,20 @@ class Run:
 
     def _take_batch(self) -> bytes | None:
         """None: the data is at its end. Nothing: the run reads files."""
-        if self._feed is None:
+        if self._source is None:
             if self.options.get("tokens") or self.options.get("text"):
                 return b""
             raise CallError("the run has no data", hint="give rows to train_step()")
-        batch = list(itertools.islice(self._feed, self._shape.rows))
-        if len(batch) == self._shape.rows:
+        try:
+            for row in itertools.islice(self._feed, self._shape.rows - len(self._rows)):
+                self._rows.append(row)
+                self._taken += 1
+        except BaseException:
+            # What an exception has left, as that of an interrupt, gives no more.
+            self._feed = self._source.read_on(self._taken)
+            raise
+        if len(self._rows) == self._shape.rows:
+            batch, self._rows = self._rows, []
             return b"".join(batch)
         self.native.session.warn_of(
             f"the data ended after {self.step} of {self.steps} steps"
@@ -258,13 +269,13 @@ class Run:
             step = _read_step(record, self.plan.facts["named_losses"])
             self.history.append(step)
             self.step = self.facts["step"] if step.rolled_back else step.step
-        if held.was_interrupted:
-            self._progress.end()
-            raise KeyboardInterrupt
         self._progress.update(self, is_last=self.step >= self.steps)
         self._callbacks.end_step(step, self.step)
         if self._callbacks.wants_save():
             self.checkpoint()
+        if held.was_interrupted:
+            self._progress.end()
+            raise KeyboardInterrupt
         return step
 
     def _end(self) -> None:

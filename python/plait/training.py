@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -54,11 +55,7 @@ def train(
     ones."""
     options.check_names(given, options.RunOptions, "plait.train")
     asked: dict[str, Any] = dict(given)
-    if not isinstance(log_every, int) or log_every < 1:
-        raise OptionError(
-            f"log_every is {log_every}, expected a whole number of at least 1",
-            option="log_every",
-        )
+    log_every = options.to_count("log_every", log_every)
     plan = _as_plan(plan)
     source = None
     if data is not None:
@@ -108,7 +105,7 @@ def _count_steps(source: rows.Table | rows.Stream, epochs: Any, batch: int) -> i
             "steps has to be given for data that does not say how many rows it has",
             option="steps",
         )
-    if epochs is not None and not (isinstance(epochs, (int, float)) and 0 < epochs < 1e9):
+    if epochs is not None and not (isinstance(epochs, numbers.Real) and 0 < epochs < 1e9):
         raise OptionError(f"epochs is {epochs}, expected more than 0", option="epochs")
     steps = int((1 if epochs is None else epochs) * source.number // batch)
     if steps < 1:

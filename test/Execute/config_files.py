@@ -118,6 +118,16 @@ def config_cases(suite: Suite) -> None:
         found = sorted(x.name for x in saved.iterdir())
         require(found == ["step-00000002", "step-00000003"], found)
 
+    def is_count():
+        """Counts are written as on the command line."""
+        plan = suite.compile(case, ("1",))
+        given = f'tokens = "{tokens}"\ntoken-type = "uint16"\n'
+        for count, steps in (("2e0", 2), ('"0.002k"', 2), ('"k2"', None)):
+            path = write(f"{given}steps = {count}\n")
+            outcome = suite.tools.call("plait-run", plan, "--config", path)
+            word = "no whole number" if steps is None else f"steps {steps},"
+            require(word in outcome.stderr, f"{count}: {outcome.stderr}")
+
     def is_replaced():
         """What excludes an option of the command line gives way to it."""
         plan = suite.compile(case, ("1",))
@@ -142,6 +152,7 @@ def config_cases(suite: Suite) -> None:
     suite.report.case("is-read", is_read)
     suite.report.case("is-unset", is_unset)
     suite.report.case("is-number", is_number)
+    suite.report.case("is-count", is_count)
     suite.report.case("is-replaced", is_replaced)
     suite.report.case("is-no-output", is_no_output)
     for name, text, message in (

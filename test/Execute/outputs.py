@@ -245,6 +245,11 @@ def output_cases(suite: Suite) -> None:
         errors += fails(300, "plait-run", *training, "--save", folder / "saved")
         checkpoints = ("--checkpoint", folder / "c", "--checkpoint-every", "2")
         said = fails(300, "plait-run", *training, *checkpoints)
+        held = ("--eval-tokens", DATA[3], "--eval-every", "2", "--best", folder / "saved")
+        missing = fails(300, "plait-run", *training, *held)
+        require("warning: no weights of step 2, the best so far: " in missing, missing)
+        last = missing.strip().splitlines()[-1]
+        require("error: '" in last and "lacks the best weights" in last, last)
         ends = [x for x in (errors + said).splitlines() if "too large" in x]
         require(
             len(ends) == 5 and all(x.endswith(": File too large") for x in ends),

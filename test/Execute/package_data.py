@@ -7,14 +7,16 @@
 """Cases of python_package.py: what a run computes, and from which data."""
 
 import gc
+import os
 import pathlib
 import re
+import signal
 import struct
 import warnings
 
 import package_suite
 from harness import read_safetensors, require
-from package_suite import BATCH, RECIPE, ROWS, SEQUENCE, STEPS, Suite, refuse
+from package_suite import BATCH, MODEL, RECIPE, ROWS, SEQUENCE, STEPS, Suite, refuse
 
 # ===-----------------------------------------------------------------------===#
 # Against plait-run
@@ -97,6 +99,9 @@ def check_forms(suite: Suite) -> str:
         "tuple": tuple(map(tuple, rows)),
         "generator of rows": (row for row in rows),
         "generator of batches": iter(batches),
+        "list of tokens": list(suite.stream),
+        # As a DataLoader of a TensorDataset.
+        "generator of tuples": ([batch] for batch in batches),
         "columns": [{"ids": row, "text": "x"} for row in rows],
         "generator of columns": ({"ids": row} for row in wide),
     }
@@ -106,7 +111,7 @@ def check_forms(suite: Suite) -> str:
         found = suite.losses(form, column=column, steps=STEPS)
         require(found == expected, f"{name}: {found}, expected {expected}")
     # At its end data begins again; epochs say how often.
-    twice = suite.losses(rows, epochs=2)
+    twice = suite.losses(rows, epochs=numpy.int64(2), log_every=numpy.int64(1))
     require(twice[:STEPS] == expected and len(twice) == 2 * STEPS, f"{twice}")
     require(suite.losses(batches, steps=2 * STEPS) == twice, "batches do not begin again")
     with warnings.catch_warnings(record=True) as caught:
@@ -158,10 +163,140 @@ def check_resume(suite: Suite) -> str:
     return "after 1 step"
 
 
+def check_weighed(suite: Suite) -> str:
+    """Rows with weights and with labels, as a sequence, as blocks, and as a stream of
+    either, as data sets that are not held in memory give them."""
+    import numpy
+
+    plait = suite.plait
+    model = plait.model(MODEL, target_weights=True)
+    plan = plait.compile(
+        model, mesh="dp=2", global_batch=BATCH, seq=SEQUENCE, no_reference=True
+    )
+    learned = SEQUENCE // 2
+    labelled = [
+        {"input_ids": row, "labels": [-100] * learned + row[learned:]}
+        for row in suite.rows
+    ]
+    weights = numpy.arange(SEQUENCE) + 1 >= learned
+    weighed = [
+        {"tokens": numpy.array(row), "target_weights": weights.astype("float32")}
+        for row in suite.rows
+    ]
+    lists = [{name: value.tolist() for name, value in row.items()} for row in weighed]
+    expected = suite.losses(labelled, plan)
+    for rows in (labelled, weighed, lists):
+        blocks = [
+            {name: [row[name] for row in rows[k : k + 5]] for name in rows[0]}
+            for k in range(0, ROWS, 5)
+        ]
+        for form in (rows, iter(rows), iter(blocks)):
+            found = suite.losses(form, plan, steps=STEPS)
+            require(found == expected, f"{form}: {found}, expected {expected}")
+        path = suite.folder / "weighed.rows"
+        require(plait.write_rows(path, plan, iter(rows)) == ROWS, "rows are lost")
+        require(suite.losses(None, plan, tokens=path, steps=STEPS) == expected, "a file")
+    # Of items without tokens nothing is learned.
+    none = numpy.array([], "int64")
+    empty = [{"input_ids": none, "labels": none}, {"input_ids": [], "labels": []}]
+    found = suite.losses([*empty, *labelled[2:]], plan)
+    short = [{name: x[:1] for name, x in row.items()} for row in labelled[:2]]
+    require(found == suite.losses([*short, *labelled[2:]], plan), f"{found}")
+    return "rows and blocks"
+
+
+class _Interrupted:
+    """Rows one of which is interrupted once."""
+
+    def __init__(self, rows):
+        self.rows = rows
+        self.left = 1
+
+    def get(self, number: int):
+        if number == 6 and self.left:
+            self.left = 0
+            raise KeyboardInterrupt
+        return self.rows[number]
+
+
+class _ByNumber(_Interrupted):
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, number: int):
+        return self.get(number)
+
+
+class _Again(_Interrupted):
+    def __iter__(self):
+        return map(self.get, range(len(self.rows)))
+
+
+class _Once(_Interrupted):
+    number = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        row = self.get(self.number)
+        self.number += 1
+        return row
+
+
+def check_interrupted(suite: Suite) -> str:
+    """An interrupt while a batch is read loses no row: the run goes on with it."""
+    expected = suite.losses(suite.rows)
+    for kind in (_ByNumber, _Again, _Once):
+        data = kind(suite.rows)
+        run = suite.plait.train(suite.plan, data, steps=STEPS, **RECIPE)
+        try:
+            run.complete()
+        except KeyboardInterrupt:
+            require(run.step == 1 and not data.left, f"{kind}: at {run.step}")
+        found = [step.loss for step in run.complete().history]
+        require(found == expected, f"{kind}: {found}, expected {expected}")
+    return "in 3 kinds of data"
+
+
+def check_told(suite: Suite) -> str:
+    """An interrupt in the middle of a step comes when its callbacks have heard of it."""
+
+    class Count:
+        steps = 0
+
+        def on_step_end(self, args, state, control, **more):
+            self.steps = state.global_step
+
+    count = Count()
+    run = suite.plait.train(suite.plan, suite.rows, callbacks=[count], **RECIPE)
+    call = run.native.call
+
+    def interrupt(name, *arguments):
+        os.kill(os.getpid(), signal.SIGINT)
+        call(name, *arguments)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        run.native.call = interrupt
+        run.complete()
+        raise AssertionError("the run was not interrupted")
+    except KeyboardInterrupt:
+        run.native.call = call
+    finally:
+        signal.signal(signal.SIGINT, before)
+    require(run.step == count.steps == 1, f"{count.steps} of {run.step} steps were told")
+    require(run.complete().step == count.steps == STEPS, f"{run}")
+    return "after a step"
+
+
 def check_steps(suite: Suite) -> str:
     """Rows that are given step by step; a refused batch has not happened."""
     plait = suite.plait
     expected = suite.losses(suite.rows)
+    most = 2**64 - 1  # as PyTorch draws seeds
+    seed = plait.train(suite.plan, steps=1, seed=most).options["seed"]
+    require(seed == most, f"the seed is {seed}")
     run = plait.train(suite.plan, steps=STEPS, **RECIPE)
     found = []
     for k in range(STEPS):

@@ -15,6 +15,7 @@ import os
 import pathlib
 import pickle
 import re
+import signal
 import warnings
 
 from harness import ROOT, require
@@ -61,6 +62,8 @@ def try_compile(suite: Suite, given: dict):
 
 # What is called, the class, the option and a part of the text.
 def list_errors(suite: Suite) -> dict:
+    import numpy
+
     plait, plan, rows = suite.plait, suite.plan, suite.rows
     sizes = {"cluster": "h100:8", "global_batch": 4, "seq": 16}
     bad = suite.folder / "bad.mlir"
@@ -181,6 +184,12 @@ def list_errors(suite: Suite) -> dict:
             "tokens=",
         ),
         "floats": (lambda: plait.train(plan, [[0.5] * 17]), plait.CallError, "", "float"),
+        "float in a row": (
+            lambda: plait.train(plan, [[*rows[0][:-1], numpy.array(0.5)]] * 4),
+            plait.CallError,
+            "",
+            "elements of ndarray",
+        ),
         "short rows": (
             lambda: plait.train(plan, [[1] * 16] * 4),
             plait.CallError,
@@ -271,6 +280,48 @@ def list_errors(suite: Suite) -> dict:
             "",
             "no rows",
         ),
+        "numpy nan": (
+            lambda: plait.train(plan, rows, lr=numpy.float32("nan")),
+            plait.OptionError,
+            "lr",
+            "lr is nan",
+        ),
+        "array as option": (
+            lambda: plait.train(plan, rows, lr=numpy.ones(2)),
+            plait.OptionError,
+            "lr",
+            "no value of an option",
+        ),
+        "complex as option": (
+            lambda: plait.train(plan, rows, lr=numpy.complex64(1)),
+            plait.OptionError,
+            "lr",
+            "no value of an option",
+        ),
+        "wide label": (
+            lambda: plait.pack([{"input_ids": [2**32 + 5], "labels": [-100]}], 16),
+            plait.CallError,
+            "",
+            "has token 4294967301, expected 0 to",
+        ),
+        "end": (
+            lambda: plait.pack([{"input_ids": [5], "labels": [-100]}], 16, end=1.5),
+            plait.OptionError,
+            "end",
+            "end is 1.5",
+        ),
+        "end of no vocabulary": (
+            lambda: plait.pack([{"input_ids": [5], "labels": [-100]}], 16, end=-1),
+            plait.OptionError,
+            "end",
+            "end is -1",
+        ),
+        "rows of tokens": (
+            lambda: plait.write_rows(suite.folder / "no.rows", plan, rows),
+            plait.CallError,
+            "",
+            "takes no floats",
+        ),
         "load": (lambda: plait.load(5), plait.CallError, "", "expected a path"),
         "not compiled": (
             lambda: plait.train(MODEL, rows),
@@ -300,6 +351,35 @@ def check_pickled(suite: Suite) -> str:
             require(getattr(other, name) == getattr(error, name), f"{name} is another")
         require(type(other) is type(error) and str(other) == str(error), f"{other!r}")
     return str(error)
+
+
+def check_forked(suite: Suite) -> str:
+    """A process that was forked has none of the threads of a run: using it is an error,
+    and not a wait for them. It can begin a run of its own."""
+    plait = suite.plait
+    run = plait.train(suite.plan, suite.rows, **RECIPE)
+    expected = next(run).loss
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        try:
+            error = refuse(plait.CallError, lambda: next(run))
+            refuse(plait.CallError, lambda: run.save_pretrained(suite.folder / "forked"))
+            require("forked" in str(error), str(error))
+            own = next(plait.train(suite.plan, suite.rows, **RECIPE)).loss
+            require(own == expected, f"{own}, expected {expected}")
+            os.write(writing, b"good")
+        except BaseException as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        told = pipe.read()
+    _, status = os.waitpid(child, 0)
+    require((told, status) == ("good", 0), f"'{told}', ended with {status}")
+    require(next(run).step == 2, "the run does not go on here")
+    return "in a child"
 
 
 def check_heard(suite: Suite) -> str:

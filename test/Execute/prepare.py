@@ -285,6 +285,10 @@ def error_cases(suite: Suite) -> None:
     refuses("number", "line 2: 'text' is int, not text", *lines(b'{"text": 1}'))
     refuses("surrogate", "line 2 cannot be encoded", *lines(b'{"text": "\\ud800"}'), workers=2)
     refuses("column", "no column 'text', but body, n", table, *tokenizer)
+    columns = pyarrow.table([pyarrow.array(["a"]), pyarrow.array(["b"])], names=["text"] * 2)
+    twice = suite.path("twice.parquet")
+    pyarrow.parquet.write_table(columns, twice)
+    refuses("column-twice", f"'{twice}' has the column 'text' twice", twice, *tokenizer)
     refuses("type", "row 1: 'n' is int, not text", table, *tokenizer, "--field", "n")
     refuses(
         "parquet", "after row 0: ", suite.write("b.parquet", whole[:-9]), *tokenizer,
@@ -332,6 +336,36 @@ def error_cases(suite: Suite) -> None:
         suite.tools.run("plait-data", *options, "--overwrite")
 
     suite.report.case("errors/exists", exists)
+
+    def shell(prefix, before: str, behind: str):
+        """The outcome of good text, after commands and with other files."""
+        tool = suite.tools.folder / "plait-data"
+        command = (tool, good, *tokenizer, "-o", prefix, "--workers", 1)
+        return subprocess.run(
+            ["bash", "-c", f'{before} exec "$0" "$@" {behind}', *map(str, command)],
+            capture_output=True, text=True, timeout=LONG,
+        )  # fmt: skip
+
+    def is_full():
+        """What finds no room only when the file is closed leaves nothing there."""
+        prefix = suite.path("full")
+        outcome = shell(prefix, "ulimit -f 0;", "")
+        require(outcome.returncode == 1, outcome)
+        expected = f"plait-data: error: '{prefix}.bin': File too large\n"
+        require(outcome.stderr == expected, outcome.stderr)
+        left = list(suite.folder.glob(f"{prefix.name}*"))
+        require(not left, left)
+
+    suite.report.case("errors/full", is_full)
+
+    def is_closed():
+        """A daemon may have closed what it says errors to."""
+        prefix = suite.path("closed")
+        outcome = shell(prefix, "", "<&- 2>&-")
+        require(outcome.returncode == 0, outcome)
+        require(read_indexed(prefix) == suite.expected(["some text"]), "other tokens")
+
+    suite.report.case("errors/closed", is_closed)
 
     def is_interrupted():
         """While it works: nothing is left of either file."""

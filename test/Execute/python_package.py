@@ -193,6 +193,9 @@ def run_cases(suite: Suite, report: Reporter) -> None:
     report.case("data/forms", lambda: package_data.check_forms(suite))
     report.case("data/order", lambda: package_data.check_order(suite))
     report.case("data/resume", lambda: package_data.check_resume(suite))
+    report.case("data/interrupted", lambda: package_data.check_interrupted(suite))
+    report.case("data/weighed", lambda: package_data.check_weighed(suite))
+    report.case("data/told", lambda: package_data.check_told(suite))
     report.case("data/steps", lambda: package_data.check_steps(suite))
     report.case("tensors", lambda: package_data.check_tensors(suite))
     report.case("tensors/ranks", lambda: package_data.check_ranks(suite))
@@ -210,6 +213,7 @@ def run_cases(suite: Suite, report: Reporter) -> None:
     for name, case in package_errors.list_errors(suite).items():
         report.case(f"errors/{name}", lambda case=case: package_errors.check_error(case))
     report.case("errors/pickled", lambda: package_errors.check_pickled(suite))
+    report.case("errors/forked", lambda: package_errors.check_forked(suite))
     report.case("heard", lambda: package_errors.check_heard(suite))
     report.case("shown/choice", lambda: package_shown.check_choice(suite))
     report.case("shown/experts", lambda: package_shown.check_experts(suite))

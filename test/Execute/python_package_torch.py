@@ -12,7 +12,6 @@ PyTorch and transformers.
 
 Needs what from_torch.py needs, and says so where it is not there."""
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -21,6 +20,7 @@ import sys
 import tempfile
 import warnings
 
+import torch_callbacks
 from from_torch import lacks_torch
 from harness import ROOT, Failure, Reporter, arguments, require
 
@@ -364,6 +364,27 @@ def check_floats(suite: Suite) -> str:
     return f"{len(wrong)} errors"
 
 
+def check_modules(suite: Suite) -> str:
+    """Sizes and weights that no model has."""
+    plait, torch = suite.plait, suite.torch
+    module = make_own()
+    size = {"batch": 2, "seq": SEQUENCE}
+    wrong = [
+        ({"batch": 0}, "batch is 0, expected a whole number of at least 1"),
+        ({"batch": 2.0}, "batch is 2.0, expected"),
+        ({"seq": 0}, "seq is 0, expected"),
+        ({"seq": 1}, "seq is 1, expected at least 2"),
+    ]
+    for given, words in wrong:
+        check_refused(words, lambda: plait.from_torch(module, **{**size, **given}))
+    name, weight = next(iter(module.named_parameters()))
+    with torch.no_grad():
+        weight.view(-1)[0] = float("nan")
+    words = f"'{name}' has numbers that are not finite"
+    check_refused(words, lambda: plait.from_torch(module, **size))
+    return f"{len(wrong) + 1} errors"
+
+
 def draw_items(number: int, most: int) -> list[dict]:
     """Prompts with answers, as data sets for instruction tuning have them."""
     draw = random.Random(5)
@@ -499,7 +520,7 @@ def check_label_errors(suite: Suite) -> str:
         ([lonely], {"seq": 8}, "neither 'tokens' nor 'input_ids'"),
         ([good], {"seq": 2, "end": 0}, "item 0 of the data has 4 tokens, expected 1 to 3"),
         ([good], {"seq": 0}, "seq is 0"),
-        ([{"input_ids": [], "labels": []}], {"seq": 8}, "expected a row of whole numbers"),
+        ([{"input_ids": [], "labels": []}], {"seq": 8}, "has 0 tokens, expected 1 to 9"),
     ):
         check_refused(words, lambda: plait.pack(data, **options))
     check_refused("which can be used as it is", lambda: plait.model(plait.model(model)))
@@ -517,56 +538,6 @@ def check_refused(words: str, call) -> None:
         raise Failure(f"was not refused: {words}")
 
 
-def check_callbacks(suite: Suite) -> str:
-    """Those of transformers, and one that is made of theirs."""
-    from transformers import (
-        DefaultFlowCallback,
-        PrinterCallback,
-        ProgressCallback,
-        TrainerCallback,
-    )
-
-    seen = []
-
-    class Own(TrainerCallback):
-        def on_train_begin(self, args, state, control, model=None, **kwargs):
-            seen.append((state.max_steps, model.num_parameters() > 1000))
-
-        def on_log(self, args, state, control, logs=None, **kwargs):
-            seen.append((state.global_step, round(logs["loss"], 3)))
-
-        def on_step_end(self, args, state, control, **kwargs):
-            control.should_training_stop = state.global_step >= 3
-            return control
-
-        def on_train_end(self, args, state, control, **kwargs):
-            seen.append(len(state.log_history))
-
-    given = [DefaultFlowCallback, PrinterCallback, ProgressCallback, Own()]
-    with open(os.devnull, "w") as nowhere:
-        stdout, stderr, sys.stdout, sys.stderr = sys.stdout, sys.stderr, nowhere, nowhere
-        try:
-            run = suite.plait.train(suite.small, suite.rows, callbacks=given).complete()
-        finally:
-            sys.stdout, sys.stderr = stdout, stderr
-    expected = [(step.step, round(step.loss, 3)) for step in run.history]
-    require(len(expected) == 3, f"{len(expected)} steps")
-    require(seen == [(STEPS, True), *expected, 3], f"{seen}")
-    return f"{seen}"
-
-
-def check_fields() -> str:
-    """State and control have the fields that transformers' own have."""
-    from plait import hooks
-    from transformers import TrainerControl, TrainerState
-
-    for own, theirs in ((hooks.State, TrainerState), (hooks.Control, TrainerControl)):
-        fields = {x.name for x in dataclasses.fields(theirs)}
-        lacking = fields - {x.name for x in dataclasses.fields(own)}
-        require(not lacking, f"{own.__name__} lacks {sorted(lacking)}")
-    return f"as {TrainerState.__name__}"
-
-
 def main() -> int:
     options = arguments(__doc__).parse_args()
     os.environ["PLAIT_LIBRARY"] = str(options.bin.resolve())
@@ -581,11 +552,13 @@ def main() -> int:
         report.case("loading", lambda: check_loading(suite))
         report.case("weights", lambda: check_weights(suite))
         report.case("data", lambda: check_data(suite))
+        report.case("modules", lambda: check_modules(suite))
         report.case("floats", lambda: check_floats(suite))
         report.case("labels", lambda: check_labels(suite))
         report.case("label errors", lambda: check_label_errors(suite))
-        report.case("callbacks", lambda: check_callbacks(suite))
-        report.case("fields", check_fields)
+        report.case("callbacks", lambda: torch_callbacks.check_callbacks(suite))
+        report.case("early stopping", lambda: torch_callbacks.check_early_stopping(suite))
+        report.case("fields", torch_callbacks.check_fields)
     return report.finish()
 
 

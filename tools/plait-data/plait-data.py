@@ -62,10 +62,8 @@ def decode(content: bytes, place: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        byte = content[error.start]
-        raise Failure(
-            f"{place} is not UTF-8: byte {error.start} is 0x{byte:02x}"
-        ) from None
+        byte, at = content[error.start], error.start
+        raise Failure(f"{place} is not UTF-8: byte {at} is 0x{byte:02x}") from None
 
 
 def read_lines(file, name: str):
@@ -90,17 +88,22 @@ def check_text(text, field: str, place: str) -> str:
     return text
 
 
-def parse_json(text: str, field: str, place: str):
+def parse_json(text: str | bytes, place: str, key: str | None = None, kind="not JSON"):
+    """Of a key that is there twice the last would be taken without a word: an error, if
+    it is `key` or none is named."""
+
     def build(pairs):
-        if sum(key == field for key, _ in pairs) > 1:
-            raise ValueError(f"an object has '{field}' twice")
+        keys = [name for name, _ in pairs if key in (None, name)]
+        if len(set(keys)) < len(keys):
+            twice = collections.Counter(keys).most_common(1)[0][0]
+            raise ValueError(f"an object has '{twice}' twice")
         return dict(pairs)
 
     try:
         # Numbers are not looked at, and may have any number of digits.
         return json.loads(text, parse_int=len, object_pairs_hook=build)
     except (ValueError, RecursionError) as error:
-        raise Failure(f"{place} is not JSON: {error}") from None
+        raise Failure(f"{place} is {kind}: {error}") from None
 
 
 def get_text(entry, field: str, place: str) -> str:
@@ -114,14 +117,14 @@ def read_json(file, name: str, field: str):
     # Blanks in front of a list are few.
     if file.peek(64).lstrip().startswith(b"["):
         name = f"'{name}'"
-        entries = parse_json(decode(file.read(), name), field, name)
+        entries = parse_json(decode(file.read(), name), name, field)
         for number, entry in enumerate(entries, 1):
             place = f"{name} entry {number}"
             yield place, get_text(entry, field, place)
         return
     for place, line in read_lines(file, name):
         if line.strip():
-            entry = parse_json(decode(line, place), field, place)
+            entry = parse_json(decode(line, place), place, field)
             yield place, get_text(entry, field, place)
 
 
@@ -139,9 +142,11 @@ def read_parquet(path: str, field: str):
     number = 0
     try:
         with pyarrow.parquet.ParquetFile(path) as table:
-            if field not in table.schema_arrow.names:
-                names = ", ".join(table.schema_arrow.names)
-                raise Failure(f"'{path}' has no column '{field}', but {names}")
+            names = table.schema_arrow.names
+            if field not in names:
+                raise Failure(f"'{path}' has no column '{field}', but {', '.join(names)}")
+            if names.count(field) > 1:
+                raise Failure(f"'{path}' has the column '{field}' twice")
             for batch in table.iter_batches(batch_size=256, columns=[field]):
                 for value in batch.column(0).to_pylist():
                     number += 1
@@ -203,10 +208,9 @@ def read_documents(path: str, options):
         yield from read_parquet(path, options.field)
         return
     if kind not in (".txt", ".jsonl", ".json"):
-        endings = ", ".join(COMPRESSED)
         raise Failure(
             f"'{path}' is no .txt, .jsonl, .json or .parquet file, nor one of the "
-            f"first three with {endings} behind"
+            f"first three with {', '.join(COMPRESSED)} behind"
         )
     with open_input(path, ending) as file:
         # Says how the text is encoded, and is none of it.
@@ -240,22 +244,6 @@ def cut_into_tasks(options, progress):
 #===-----------------------------------------------------------------------===#
 
 
-def check_keys(file: pathlib.Path) -> None:
-    """The library takes the last of a key that is there twice, without a word."""
-
-    def build(pairs):
-        entry = dict(pairs)
-        if len(entry) < len(pairs):
-            counts = collections.Counter(key for key, _ in pairs)
-            raise ValueError(f"an object has '{counts.most_common(1)[0][0]}' twice")
-        return entry
-
-    try:
-        json.loads(file.read_bytes(), object_pairs_hook=build)
-    except (ValueError, RecursionError) as error:
-        raise Failure(f"'{file}' is no tokenizer: {error}") from None
-
-
 def find_tokenizer(path: str) -> pathlib.Path:
     file = pathlib.Path(path)
     if file.is_dir():
@@ -267,7 +255,6 @@ def find_tokenizer(path: str) -> pathlib.Path:
 
 def load_tokenizer(path: str, special: bool):
     from tokenizers import Tokenizer
-
     file = find_tokenizer(path)
     try:
         tokenizer = Tokenizer.from_file(str(file))
@@ -307,11 +294,10 @@ class Encoder:
             except Exception as error:  # half of a surrogate pair, for example
                 reason = str(error).splitlines()[0]
                 raise Failure(f"{place} cannot be encoded: {reason}") from None
-            if not ids:  # as where a normalizer leaves nothing
-                lengths.append(0)
-                continue
-            tokens.extend(ids + self.end)
-            lengths.append(len(ids) + len(self.end))
+            # A normalizer may leave nothing.
+            ids += self.end if ids else []
+            tokens.extend(ids)
+            lengths.append(len(ids))
         return lengths, tokens.tobytes()
 
 
@@ -338,10 +324,10 @@ def encode_in_order(tasks, encoder: Encoder, options):
             end_if_stopped()
             yield encoder(task)
         return
+    arguments = (options.tokenizer, options.eos, options.special_tokens)
     pool = concurrent.futures.ProcessPoolExecutor(
-        options.workers, initializer=start_worker,
-        initargs=(options.tokenizer, options.eos, options.special_tokens),
-    )  # fmt: skip
+        options.workers, initializer=start_worker, initargs=arguments
+    )
     finished = False
     try:
         waiting = collections.deque()
@@ -357,8 +343,7 @@ def encode_in_order(tasks, encoder: Encoder, options):
     except concurrent.futures.process.BrokenProcessPool:
         raise Failure("a worker was killed, for want of memory perhaps") from None
     finally:
-        # A pool that was interrupted, in the middle of anything, may not end by
-        # itself.
+        # A pool that was interrupted, in the middle of anything, may not end by itself.
         if not finished:
             for worker in multiprocessing.active_children():
                 worker.kill()
@@ -384,13 +369,21 @@ class Output:
         self.lengths = array.array("i")
         self.file = open(self.parts[0], "xb")
 
+    @contextlib.contextmanager
+    def naming(self, number: int):
+        """Errors of writing, as those of a full disk, do not say by themselves where."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = error.filename or self.names[number]
+            raise
+
     def add(self, lengths: list[int], tokens: bytes) -> None:
-        for length in lengths:
-            if length > 2**31 - 1:
-                raise Failure(f"a document has {length} tokens, more than 2^31 - 1")
-            if length:
-                self.lengths.append(length)
-        self.file.write(tokens)
+        if max(lengths) > 2**31 - 1:
+            raise Failure(f"a document has {max(lengths)} tokens, more than 2^31 - 1")
+        self.lengths.extend(filter(None, lengths))
+        with self.naming(0):
+            self.file.write(tokens)
 
     def write_index(self) -> None:
         """Every document is one sequence."""
@@ -398,19 +391,18 @@ class Output:
         with open(self.parts[1], "xb") as file:
             file.write(MAGIC + struct.pack("<QBQQ", VERSION, self.code, count, count + 1))
             self.lengths.tofile(file)
-            offset, offsets = 0, array.array("q")
-            for length in self.lengths:
-                offsets.append(offset)
-                offset += length * self.bytes
-            offsets.tofile(file)
+            ends = itertools.accumulate(self.lengths, initial=0)
+            array.array("q", [end * self.bytes for end in ends])[:-1].tofile(file)
             array.array("q", range(count + 1)).tofile(file)
             file.flush()
             os.fsync(file.fileno())
 
     def commit(self) -> None:
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        self.write_index()
+        with self.naming(0):
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        with self.naming(1):
+            self.write_index()
         # An index never lies beside tokens that are not its own.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.names[1])
@@ -418,7 +410,8 @@ class Output:
             os.replace(part, name)
 
     def close(self) -> None:
-        self.file.close()
+        with contextlib.suppress(OSError):  # of tokens that found no room before
+            self.file.close()
         for part in self.parts:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(part)
@@ -434,14 +427,11 @@ class Progress:
         self.empty += empty
         self.tokens += tokens
         now = time.monotonic()
-        if sys.stderr.isatty() and now - self.shown > 0.5:
+        if now - self.shown > 0.5 and sys.stderr.isatty():
             self.shown = now
-            rate = self.tokens / (now - self.start)
-            print(
-                f"\r{self.documents} documents, {self.tokens} tokens, "
-                f"{rate:.0f} tokens/s   ",
-                end="", file=sys.stderr, flush=True,
-            )  # fmt: skip
+            rate = f"{self.tokens / (now - self.start):.0f} tokens/s"
+            print(f"\r{self.documents} documents, {self.tokens} tokens, {rate}   ",
+                  end="", file=sys.stderr, flush=True)  # fmt: skip
 
 
 #===-----------------------------------------------------------------------===#
@@ -450,7 +440,8 @@ class Progress:
 
 
 def prepare(options) -> None:
-    check_keys(find_tokenizer(options.tokenizer))
+    tokenizer = find_tokenizer(options.tokenizer)
+    parse_json(tokenizer.read_bytes(), f"'{tokenizer}'", kind="no tokenizer")
     encoder = Encoder(options.tokenizer, options.eos, options.special_tokens)
     progress = Progress()
     output = Output(options.output, encoder.typecode, options.overwrite)
@@ -460,20 +451,16 @@ def prepare(options) -> None:
             for lengths, tokens in results:
                 output.add(lengths, tokens)
                 empty = lengths.count(0)
-                progress.add(
-                    len(lengths) - empty, empty, len(tokens) // output.bytes
-                )
+                progress.add(len(lengths) - empty, empty, len(tokens) // output.bytes)
         if not progress.documents:
-            names = ", ".join(f"'{path}'" for path in options.input)
-            raise Failure(f"no text in {progress.empty} documents of {names}")
+            names = "', '".join(options.input)
+            raise Failure(f"no text in {progress.empty} documents of '{names}'")
         output.commit()
     finally:
         output.close()
-    print(
-        f"{options.output}.bin: {progress.documents} documents, "
-        f"{progress.tokens} tokens of {output.bytes} bytes, "
-        f"vocabulary {encoder.vocabulary}, {progress.empty} empty documents left out"
-    )
+    print(f"{options.output}.bin: {progress.documents} documents, {progress.tokens} tokens "
+          f"of {output.bytes} bytes, vocabulary {encoder.vocabulary}, {progress.empty} "
+          "empty documents left out")  # fmt: skip
 
 
 def fail(message: str) -> int:
@@ -509,10 +496,8 @@ class Parser(argparse.ArgumentParser):
                 continue
             near = difflib.get_close_matches(option, known, 1)
             meant = FOREIGN.get(option) or (near[0] if near else None)
-            self.error(
-                f"unknown option '{option}'"
-                + (f", did you mean {meant}?" if meant else "")
-            )
+            hint = f", did you mean {meant}?" if meant else ""
+            self.error(f"unknown option '{option}'{hint}")
         return super().parse_args()
 
 
@@ -547,26 +532,21 @@ def parse():
 
 
 def find_packages() -> None:
-    """Goes on in the Python that the build has installed packages for, where
-    this one has none."""
+    """Goes on in the Python that the build has packages for, where this has none."""
     import importlib.util
 
     if importlib.util.find_spec("tokenizers"):
         return
     script = pathlib.Path(__file__).resolve()
-    pythons = [
-        script.parent.parent / "venv-data" / "bin" / "python",
-        pathlib.Path(BUILT_PYTHON),
-    ]
+    built = script.parent.parent / "venv-data" / "bin" / "python"
+    pythons = [built, pathlib.Path(BUILT_PYTHON)]
     # Not from one to the other without an end.
     if sys.prefix not in [str(python.parent.parent) for python in pythons]:
         for python in filter(pathlib.Path.exists, pythons):
             os.execv(python, [str(python), str(script), *sys.argv[1:]])
-    raise Failure(
-        "the Python package tokenizers is missing: scripts/install-deps.sh makes a "
-        "Python that has it; or python3 -m venv V, V/bin/pip install tokenizers "
-        f"pyarrow, and V/bin/python '{script}'"
-    )
+    raise Failure("the Python package tokenizers is missing: scripts/install-deps.sh makes a "
+                  "Python that has it; or python3 -m venv V, V/bin/pip install tokenizers "
+                  f"pyarrow, and V/bin/python '{script}'")  # fmt: skip
 
 
 stopped = []  # by which signal
@@ -588,6 +568,8 @@ def end_if_stopped() -> None:
 def main() -> int:
     # Workers are processes; threads beside them would only get in their way.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    # Closed, its number would be that of the first file that is opened.
+    sys.stderr = sys.stderr or open(os.devnull, "w")
     options = parse()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)

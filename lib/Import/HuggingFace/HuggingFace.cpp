@@ -22,6 +22,7 @@
 #include "plait/Plan/ModelFolder.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -287,14 +288,15 @@ Result<MappedFile> plait::openConfig(const std::string &path) {
 
 /// By the absolute path, as "." and ".." have no name of their own. Without a
 /// folder, a constant. A name in the cache is that of the owner and the model,
-/// "models--OWNER--MODEL"; no model has two dashes in its own.
+/// "models--OWNER--MODEL"; no model has two dashes in its own. Bytes of a path
+/// that are no UTF-8 are replaced: reports are text.
 std::string plait::getModelName(StringRef path) {
   SmallString<128> absolute(getConfigPath(path));
   if (llvm::sys::fs::make_absolute(absolute))
     return "model";
   llvm::sys::path::remove_dots(absolute, /*remove_dot_dot=*/true);
   if (llvm::sys::path::filename(absolute) != kConfigName)
-    return llvm::sys::path::stem(absolute).str();
+    return llvm::json::fixUTF8(llvm::sys::path::stem(absolute));
   StringRef folder = llvm::sys::path::parent_path(absolute);
   StringRef above = llvm::sys::path::parent_path(folder);
   StringRef cached =
@@ -303,7 +305,7 @@ std::string plait::getModelName(StringRef path) {
   if (llvm::sys::path::filename(above) == "snapshots" &&
       cached.starts_with("models--"))
     name = cached.rsplit("--").second;
-  return name.empty() || name == "/" ? "model" : name.str();
+  return name.empty() || name == "/" ? "model" : llvm::json::fixUTF8(name);
 }
 
 /// `plait.model` says to later phases and to reports what was imported.

@@ -259,8 +259,13 @@ static json getContent(const ReportInput &input) {
   return content;
 }
 
+/// Replaces what is no UTF-8, as a path may be.
+static std::string printJson(const json &content) {
+  return content.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
 std::string planner::toJson(const ReportInput &input) {
-  return getContent(input).dump(2) + "\n";
+  return printJson(getContent(input));
 }
 
 /// One object a cluster, in the order asked for; where nothing was found, the
@@ -277,5 +282,5 @@ std::string planner::compareJson(const std::vector<Compared> &compared) {
       entry["error"] = one.failure;
     list.push_back(std::move(entry));
   }
-  return json{{"clusters", std::move(list)}}.dump(2) + "\n";
+  return printJson({{"clusters", std::move(list)}});
 }

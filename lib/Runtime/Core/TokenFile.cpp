@@ -203,17 +203,18 @@ Result<TokenFile> TokenFile::open(const std::string &path,
 
 /// Asked where nobody has said what a raw file is.
 Status TokenFile::checkLooks() const {
-  if (looksLikeText(bytes()))
-    return fail("'", path,
-                "' looks like text: plait-data makes tokens of it, "
-                "`text` reads its bytes; say with `token-type` what it is");
-  return checkWidth();
+  return looksLikeText(bytes())
+             ? fail("'", path,
+                    "' looks like text: plait-data makes tokens of it, "
+                    "`text` reads its bytes; say with `token-type` what it is")
+             : Status::success();
 }
 
 /// 1. A file with a header says its type; an option that says another one is a
 ///    mistake.
 /// 2. A raw one has the type that is meant, or the likely one by the
-/// vocabulary.
+///    vocabulary, unless it looks like text: its bytes are often too many for a
+///    token, or beyond the vocabulary, and that would say less.
 /// 3. Inspected; a likely type is then held against what the tokens look like.
 Result<TokenFile> TokenFile::openRaw(const std::string &path,
                                      const std::string &type,
@@ -240,11 +241,13 @@ Result<TokenFile> TokenFile::openRaw(const std::string &path,
   Result<TokenType> found = findTokenType(type.empty() ? likely : type);
   if (!found.ok())
     return found.status();
-  // 3. What it has.
   TokenFile file(path, std::move(*mapped), *found, vocabulary);
-  PLAIT_RETURN_IF_ERROR(file.inspect());
   if (type.empty())
     PLAIT_RETURN_IF_ERROR(file.checkLooks());
+  // 3. What it has.
+  PLAIT_RETURN_IF_ERROR(file.inspect());
+  if (type.empty())
+    PLAIT_RETURN_IF_ERROR(file.checkWidth());
   return file;
 }
 

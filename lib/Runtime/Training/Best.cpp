@@ -63,16 +63,27 @@ Status Best::offer(Executor &executor, uint64_t step,
   // What was not written is not held against later ones.
   if (saved.ok())
     loss = evaluation.loss;
-  if (!executor.leads())
-    return Status::success();
-  if (saved.ok())
+  std::string number = std::to_string(step);
+  if (saved.ok() && executor.leads())
     saved = writeTextFile(
         recordOf(*options),
         Json{{"step", step}, {"eval_loss", evaluation.loss}}.dump() + "\n");
+  lacking = saved;
+  if (!executor.leads())
+    return Status::success();
   if (saved.ok())
-    executor.tell(Severity::Info, "best so far: step " + std::to_string(step) +
-                                      ", in '" + options->best + "'");
+    executor.tell(Severity::Info, "best so far: step " + number + ", in '" +
+                                      options->best + "'");
   else
-    executor.warn("the best weights stay as they were: " + saved.message());
+    executor.warn("no weights of step " + number +
+                  ", the best so far: " + saved.message());
   return Status::success();
+}
+
+Status Best::finish(Executor &executor) const {
+  Status status = lacking;
+  if (!status.ok())
+    status = fail(status.code(), "'", options->best,
+                  "' lacks the best weights: ", status.message());
+  return agree(executor, status);
 }

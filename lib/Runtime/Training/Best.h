@@ -24,12 +24,16 @@ public:
   /// a warning: the run goes on.
   Status offer(Executor &executor, uint64_t step, const Evaluation &evaluation);
 
+  /// Fails where better weights than those in the folder could not be written.
+  Status finish(Executor &executor) const;
+
 private:
   Best(const TrainOptions &options, double loss)
       : options(&options), loss(loss) {}
 
   const TrainOptions *options;
-  double loss; // the lowest
+  double loss;    // the lowest
+  Status lacking; // why the folder has not the best weights
 };
 
 } // namespace plait::runtime

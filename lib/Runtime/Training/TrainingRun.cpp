@@ -538,9 +538,12 @@ Status Steps::end(const Status &outcome) {
 Status Steps::finish() {
   PLAIT_RETURN_IF_ERROR(checkAlive());
   Status saved = chosen.save.empty() ? Status::success() : save(chosen.save);
-  // One of the two is better than none.
+  // Some of these are better than none.
   Status finished = agree(*ranks, progress->finish());
-  return saved.ok() ? finished : saved;
+  Status kept = parts->best ? parts->best->finish(*ranks) : Status::success();
+  for (const Status &status : {saved, finished, kept})
+    PLAIT_RETURN_IF_ERROR(status);
+  return Status::success();
 }
 
 /// A failure of those who watch is nobody's concern any more.

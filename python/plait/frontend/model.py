@@ -18,7 +18,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree
 
-from ..errors import Error, NotExpressible
+from .. import options
+from ..errors import Error, NotExpressible, OptionError
 from ..models import Model
 from . import emit, emit_ops, export, inputs, joins, layers, norms, weights
 from . import arithmetic, attention, functions, layout  # noqa: F401 handlers
@@ -407,9 +408,9 @@ def _sizes(example, batch: int | None, seq: int | None, least: int) -> tuple[int
             if asked not in (None, have):
                 raise Error(f"{name} is {asked}, but the tokens have {have}")
         batch, seq = given
-    batch, seq = batch or BATCH, seq or (SEQUENCE if least > 1 else 1)
-    if batch < 1 or seq < least:
-        raise Error(
-            f"a batch of {batch} and a sequence of {seq}: expected at least 1 and {least}"
-        )
+    usual = SEQUENCE if least > 1 else 1
+    batch = options.to_count("batch", BATCH if batch is None else batch)
+    seq = options.to_count("seq", usual if seq is None else seq)
+    if seq < least:
+        raise OptionError(f"seq is {seq}, expected at least {least}", option="seq")
     return batch, seq

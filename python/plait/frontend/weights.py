@@ -8,6 +8,7 @@
 plait-run reads them from."""
 
 import dataclasses
+import math
 import pathlib
 
 import torch
@@ -136,6 +137,8 @@ def _subtract(whole: Box, box: Box) -> list[Box]:
 def make_parameter(box: Box, view, symbol: str, tensor, scales: bool) -> Parameter:
     """`scales`: it is what a norm multiplies by."""
     mean, deviation = _initial(tensor, scales)
+    if not math.isfinite(mean + deviation):
+        raise Error(f"parameter '{symbol}' has numbers that are not finite")
     return Parameter(symbol, box, tuple(view), mean, deviation, tensor.dim() > 1)
 
 

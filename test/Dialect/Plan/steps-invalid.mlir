@@ -530,6 +530,15 @@ plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
 
 // -----
 
+// 2^66 + 16 bytes are 16 in 64 bits.
+dist.mesh @mesh ["pp", "tp"] = [2, 4]
+plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
+  // expected-error @+1 {{has 16 bytes in and 16 out, expected 2^63 or more}}
+  plan.collective all_reduce reduction sum on "tp" of f32 outer 4611686018427387905 middle 1 chunk 4 <slot 1, 0, 16> -> <slot 1, 0, 16>
+}
+
+// -----
+
 dist.mesh @mesh ["pp", "tp"] = [2, 4]
 plan.function @f slots ["x", "workspace"] bytes [64, 1024] {
   // expected-error @+1 {{has 16 bytes in and 32 out, expected 16 and 64}}

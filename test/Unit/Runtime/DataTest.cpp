@@ -335,6 +335,14 @@ TEST_F(DataTest, FilesOfOtherFormats) {
   EXPECT_NE(read(text).find("looks like text"), std::string::npos);
   EXPECT_EQ(read(text, "uint16"), "");
   EXPECT_EQ(read("\n" + text.substr(2) + "\x01"), "");
+  // It is that before its bytes are too many for a token, or beyond those of a
+  // small vocabulary.
+  packed = plan::packPlan(makePlan());
+  EXPECT_NE(read(text).find("looks like text"), std::string::npos);
+  writeFile(path, std::vector<uint8_t>(601, 'a'));
+  auto odd = Batches::fromTokens(path, "", *fb::GetPlan(packed.data()));
+  ASSERT_FALSE(odd.ok());
+  EXPECT_NE(odd.status().message().find("looks like text"), std::string::npos);
 }
 
 /// Zeros between the tokens of a few may be meant, and an odd number of tokens

@@ -15,6 +15,7 @@
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 
 #include "mlir/IR/Builders.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace plait;
@@ -515,10 +516,16 @@ static LogicalResult verifySelection(CollectiveOp op) {
 
 /// (C4)
 static LogicalResult verifyBlocks(CollectiveOp op) {
-  int64_t one = int64_t(op.getOuter()) * int64_t(op.getMiddle()) *
-                int64_t(op.getChunk()) * op.getType().getIntOrFloatBitWidth() /
-                8;
-  int64_t all = one * op.countRanks();
+  int64_t one = op.getType().getIntOrFloatBitWidth() / 8, all = 0;
+  bool isHuge = false;
+  for (int64_t size : {int64_t(op.getOuter()), int64_t(op.getMiddle()),
+                       int64_t(op.getChunk())})
+    isHuge |= llvm::MulOverflow(one, size, one) != 0;
+  isHuge |= llvm::MulOverflow(one, op.countRanks(), all) != 0;
+  if (isHuge)
+    return op.emitOpError("has ")
+           << op.getInput().getBytes() << " bytes in and "
+           << op.getOutput().getBytes() << " out, expected 2^63 or more";
   const CollectiveFacts &facts = getFacts(op.getKind());
   // What a rank brings and gets is one block or all of them, as the kind says.
   int64_t input = facts.readsAll ? all : one;

@@ -304,7 +304,7 @@ struct Seeder {
   FactorAxes getAxes(ShardableOpInterface op) {
     FactorRule rule = op.getFactorRule();
     FactorAxes result;
-    llvm::DenseSet<Attribute> used;
+    llvm::SmallDenseSet<Attribute> used;
     for (int factor = 0, e = rule.factors.size(); factor < e; ++factor) {
       ArrayAttr axes = axesOfClass.lookup(classes.findFactor(op, rule, factor));
       bool free = axes && llvm::none_of(axes, [&](Attribute axis) {

@@ -32,6 +32,7 @@
 
 #include <map>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 using namespace mlir;
@@ -414,8 +415,9 @@ void ProgramBuilder::emit() {
       totals.front(), ArrayRef(totals).drop_front());
   builder.createBlock(&program.getBody());
   StringRef tokens = pipe::stringifyPortKind(PortKind::Tokens);
-  // Microbatches repeat them: to have the context find one takes far longer.
-  llvm::DenseMap<int64_t, IntegerAttr> numbers;
+  // Microbatches repeat them: to have the context find one takes far longer. No
+  // DenseMap, in which multiples of a large power of two meet.
+  std::unordered_map<int64_t, IntegerAttr> numbers;
   auto number = [&](int64_t value) {
     IntegerAttr &own = numbers[value];
     return own ? own : own = builder.getI64IntegerAttr(value);

@@ -36,6 +36,9 @@ private:
 /// Properties but what a call gives.
 /// What the call gives is passed as a scalar, so that it may differ.
 static void addProperties(Operation *op, Key &key) {
+  // Of most there are none, and to ask for them makes a dictionary.
+  if (op->getPropertiesStorageSize() == 0)
+    return;
   auto properties =
       dyn_cast_or_null<DictionaryAttr>(op->getPropertiesAsAttribute());
   if (!properties)

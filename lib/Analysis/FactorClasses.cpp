@@ -50,8 +50,8 @@ int FactorClasses::findFactor(ShardableOpInterface op, const FactorRule &rule,
 /// Joins each dimension with the first that runs along the same factor. Without
 /// ranks in the union the trees could become deep; path halving keeps the cost
 /// of a find near constant all the same.
-void FactorClasses::add(ShardableOpInterface op, bool reordered) {
-  FactorRule rule = op.getFactorRule();
+void FactorClasses::add(ShardableOpInterface op, const FactorRule &rule,
+                        bool reordered) {
   SmallVector<int> first(rule.factors.size(), -1);
   auto join = [&](ValueRange values, ArrayRef<FactorRule::DimFactors> tensors) {
     for (auto [value, dims] : llvm::zip_equal(values, tensors))

@@ -349,6 +349,7 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
     manager.addPass(createVerifyPhasePass());
     return manager.run(*module);
   }
+  bool isFirst = true; // of those that run
   for (Phase phase : getPhases()) {
     // What a model is has to be checked, whoever has imported it.
     Phase reached = getPhase(*module);
@@ -362,8 +363,10 @@ LogicalResult Compilation::runTo(Phase last, bool verifies) {
       tellOfUnfused();
     PassManager manager(getContext());
     // Once a phase: after each of its passes it would take as long as they do.
+    // What nobody will run comes to no one's hands between phases, either.
     manager.enableVerifier(false);
-    buildPhase(manager, phase);
+    buildPhase(manager, phase, /*keepsOrigins=*/false, verifies || isFirst);
+    isFirst = false;
     if (failed(manager.run(*module)) ||
         (verifies && isVerified(phase, last) && failed(verify(*module))))
       return failure();

@@ -361,6 +361,7 @@ Status ChoiceState::place(const Configuration &choice,
   auto lower = [&](int64_t microbatches) {
     CompileOptions chosen = options;
     pin(choice, training.precision, chosen);
+    chosen.prove = chosen.prove && planning.compiles;
     chosen.pins.globalBatch = microbatches * choice.microBatch *
                               choice.mesh.batchParts() *
                               training.outer.countSites();

@@ -134,7 +134,7 @@ void Retyper::joinParts(DecomposableOpInterface op) {
 void Retyper::join(Operation *op) {
   auto composed = dyn_cast<DecomposableOpInterface>(op);
   if (auto shardable = dyn_cast<ShardableOpInterface>(op))
-    classes.add(shardable);
+    classes.add(shardable, shardable.getFactorRule());
   else if (composed && composed.decomposesEarly())
     joinParts(composed);
 }

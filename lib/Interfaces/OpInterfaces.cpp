@@ -47,14 +47,20 @@ int64_t plait::detail::countOperandAndResultBytes(Operation *op) {
 /// `letter` in "lhs,rhs->result", of the first two operands and the first
 /// result of `op`.
 int64_t plait::detail::getExtent(Operation *op, StringRef spec, char letter) {
-  auto [operands, result] = spec.split("->");
-  auto [lhs, rhs] = operands.split(',');
   // The first tensor that has the letter decides; that the others agree is
   // verified ((C2) of nn.matmul).
-  for (auto [letters, value] : {std::pair(lhs, op->getOperand(0)),
-                                {rhs, op->getOperand(1)},
-                                {result, Value(op->getResult(0))}})
-    if (size_t at = letters.find(letter); at != StringRef::npos)
-      return cast<RankedTensorType>(value.getType()).getDimSize(at);
+  unsigned tensor = 0, dim = 0;
+  for (char own : spec) {
+    if (own == letter) {
+      Value value = tensor < 2 ? op->getOperand(tensor) : op->getResult(0);
+      return cast<RankedTensorType>(value.getType()).getDimSize(dim);
+    }
+    if (own == ',' || own == '>') {
+      ++tensor;
+      dim = 0;
+    } else {
+      ++dim;
+    }
+  }
   return 0;
 }

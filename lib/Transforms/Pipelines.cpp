@@ -16,6 +16,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Transforms/Pipelines.h"
+
+#include "MergeEqual.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Transforms/Passes.h"
 
@@ -68,7 +70,7 @@ static void addCleanup(OpPassManager &manager) {
   GreedyRewriteConfig config;
   config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
   manager.addPass(createCanonicalizerPass(config));
-  manager.addPass(createCSEPass());
+  manager.addPass(createMergeEqualPass());
 }
 
 namespace {
@@ -170,11 +172,14 @@ static void addPasses(OpPassManager &manager, Phase phase, Purpose purpose) {
   }
 }
 
-/// Every phase verifies its input first and says at the end that it is
-/// complete, so that a dump can be taken up again behind any of them.
-void plait::buildPhase(OpPassManager &manager, Phase phase, bool keepsOrigins) {
+/// Every phase verifies its input first, unless it comes right from the phase
+/// before, and says at the end that it is complete, so that a dump can be taken
+/// up again behind any of them.
+void plait::buildPhase(OpPassManager &manager, Phase phase, bool keepsOrigins,
+                       bool verifies) {
   std::string name = stringifyPhase(phase).str();
-  manager.addPass(createBeginPhasePass({name}));
+  if (verifies)
+    manager.addPass(createBeginPhasePass({name}));
   addPasses(manager, phase, Purpose::Plan);
   // A plan is no IR.
   if (phase != Phase::Plan)

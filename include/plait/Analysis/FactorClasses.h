@@ -26,9 +26,10 @@ namespace plait {
 /// Union-find over the dimensions of values.
 class FactorClasses {
 public:
-  /// Joins the dimensions that `op`, a ShardableOpInterface, moves together;
-  /// with `reordered` only those whose elements may all be in another order.
-  void add(ShardableOpInterface op, bool reordered = false);
+  /// Joins the dimensions that `op` moves together by its `rule`; with
+  /// `reordered` only those whose elements may all be in another order.
+  void add(ShardableOpInterface op, const FactorRule &rule,
+           bool reordered = false);
 
   /// Has dimension `dim` of two values move together.
   void join(mlir::Value a, mlir::Value b, int64_t dim) {

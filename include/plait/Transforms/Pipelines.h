@@ -22,9 +22,11 @@ llvm::ArrayRef<Phase> getPhases();
 /// Adds the passes of one phase, between those that check what it relies on and
 /// say that it is complete. All that they need to know is in the module. After
 /// the passes of `Plan`, of which there are none, the module can be converted.
-/// `keepsOrigins`: the result is to be written (see the dialect).
+/// `keepsOrigins`: the result is to be written (see the dialect). `verifies`:
+/// what it relies on is checked, as it has to be where somebody may have edited
+/// what the phase before has left.
 void buildPhase(mlir::OpPassManager &manager, Phase phase,
-                bool keepsOrigins = false);
+                bool keepsOrigins = false, bool verifies = true);
 
 /// Adds those passes of one phase that make the kernels of a microbatch, for a
 /// cost model: no end of the step, and no addresses.

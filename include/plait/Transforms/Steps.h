@@ -24,7 +24,7 @@ public:
 
   /// Null: the program has no such buffer.
   plan::BufferOp find(mlir::FlatSymbolRefAttr name) const {
-    return buffers.lookup(name.getAttr());
+    return buffers.lookup(name.getAttr()).op;
   }
 
   /// Bytes of the arena.
@@ -44,9 +44,13 @@ public:
   }
 
 private:
+  struct Buffer {
+    plan::BufferOp op;
+    bool isInput = false; // of the model: told by its name, once
+  };
   Range getRange(plan::ActionOp action, mlir::Attribute buffer) const;
 
-  llvm::DenseMap<mlir::StringAttr, plan::BufferOp> buffers;
+  llvm::DenseMap<mlir::StringAttr, Buffer> buffers;
   int64_t microbatches = 1;
 };
 

@@ -47,7 +47,8 @@ public:
   LogicalResult run();
 
 private:
-  /// The facts that are read off an op before any type changes.
+  /// The facts that are read off an op before any type changes. Of one that
+  /// counts along no factor there is neither rule nor axes.
   struct Global {
     FactorRule rule;
     SmallVector<ArrayAttr> axes; // per factor
@@ -88,7 +89,11 @@ Partitioner::Global Partitioner::describe(Operation *op) {
   auto shardable = dyn_cast<ShardableOpInterface>(op);
   if (!shardable)
     return global;
-  global.rule = shardable.getFactorRule();
+  FactorRule rule = shardable.getFactorRule();
+  if (llvm::none_of(rule.factors,
+                    [](const Factor &factor) { return factor.isCounted; }))
+    return global;
+  global.rule = std::move(rule);
   global.axes.resize(global.rule.factors.size());
   auto record = [&](ArrayRef<ShardingAttr> shardings,
                     ArrayRef<FactorRule::DimFactors> tensors) {

@@ -32,6 +32,7 @@
 
 #include <map>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 using namespace mlir;
@@ -414,11 +415,20 @@ void ProgramBuilder::emit() {
       totals.front(), ArrayRef(totals).drop_front());
   builder.createBlock(&program.getBody());
   StringRef tokens = pipe::stringifyPortKind(PortKind::Tokens);
+  // Microbatches repeat them: to have the context find one takes far longer. No
+  // DenseMap, in which multiples of a large power of two meet.
+  std::unordered_map<int64_t, IntegerAttr> numbers;
+  auto number = [&](int64_t value) {
+    IntegerAttr &own = numbers[value];
+    return own ? own : own = builder.getI64IntegerAttr(value);
+  };
   for (auto [index, buffer] : llvm::enumerate(buffers)) {
     auto op = plan::BufferOp::create(
-        builder, module.getLoc(), buffer.name.getAttr(), buffer.category,
-        offsets[buffer.place][index], buffer.life.bytes, buffer.life.first,
-        buffer.life.last, uint64_t(buffer.place));
+        builder, module.getLoc(), buffer.name.getAttr(),
+        plan::CategoryAttr::get(builder.getContext(), buffer.category),
+        number(offsets[buffer.place][index]), number(buffer.life.bytes),
+        number(buffer.life.first), number(buffer.life.last),
+        number(int64_t(buffer.place)));
     if (sorted && op.getSymName() == tokens)
       op->setAttr(plan::kSortedAttr, sorted);
   }

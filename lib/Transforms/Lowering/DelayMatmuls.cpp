@@ -44,10 +44,10 @@ static double getMatmulFlops(Operation *op) {
 }
 
 bool plait::isWeightGradient(Operation *op) {
-  return getMatmulFlops(op) > 0 && !op->use_empty() &&
-         llvm::all_of(op->getUsers(), [](Operation *user) {
-           return nn::getSlotAccess(user) == nn::SlotAccess::Add;
-         });
+  // FLOPs last: they are counted, and few ops are only added up.
+  return !op->use_empty() && llvm::all_of(op->getUsers(), [](Operation *user) {
+    return nn::getSlotAccess(user) == nn::SlotAccess::Add;
+  }) && getMatmulFlops(op) > 0;
 }
 
 namespace {

@@ -159,7 +159,7 @@ void Former::absorb(int from, int into) {
   if (from == into || source.closed || target.closed ||
       (source.space != target.space && !isByRow))
     return;
-  llvm::DenseSet<Operation *> both(source.ops.begin(), source.ops.end());
+  llvm::SmallPtrSet<Operation *, 32> both(source.ops.begin(), source.ops.end());
   both.insert(target.ops.begin(), target.ops.end());
   // A block of what is in memory may be read by any kernel.
   auto readsBlock = [](Operation *op) {
@@ -172,7 +172,8 @@ void Former::absorb(int from, int into) {
   };
   // An op that reads by an index map finds its operand in memory, and is of its
   // own elements otherwise: half of a rotary embedding beside the other.
-  llvm::DenseSet<Operation *> moved(source.ops.begin(), source.ops.end());
+  llvm::SmallPtrSet<Operation *, 32> moved(source.ops.begin(),
+                                           source.ops.end());
   auto readsMoved = [&](Operation *op) {
     return llvm::any_of(op->getOpOperands(), [&](OpOperand &use) {
       return readsMemory(use) && moved.contains(use.get().getDefiningOp());

@@ -22,8 +22,8 @@
 #include "mlir/IR/OwningOpRef.h"
 #include "llvm/ADT/SetVector.h"
 
-#include <map>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 namespace plait {
@@ -134,14 +134,31 @@ public:
 
 private:
   using Words = std::vector<uintptr_t>;
+  struct HashWords {
+    size_t operator()(const Words &words) const {
+      return llvm::hash_combine_range(words.begin(), words.end());
+    }
+  };
+  /// Facts of an op without its operands.
+  struct Kind {
+    uintptr_t number;
+    bool isFree;
+  };
 
-  uintptr_t kindOf(mlir::Operation *op);
-  void describe(mlir::OpOperand &use,
-                llvm::DenseMap<mlir::Value, uintptr_t> &numbers, Words &words);
+  Kind kindOf(mlir::Operation *op);
+  void describe(mlir::OpOperand &use);
+  /// Adds the number of a value; returns whether the cluster has it for the
+  /// first time.
+  bool meet(mlir::Value value);
 
-  std::map<Words, uintptr_t> kinds; // of ops without their operands
-  llvm::DenseMap<mlir::Operation *, uintptr_t> kindOfOp;
-  std::map<Words, Copies> clusters;
+  // Addresses are hashed, which differ between runs: nothing goes through
+  // these in their order.
+  std::unordered_map<Words, uintptr_t, HashWords> kinds;
+  llvm::DenseMap<mlir::Operation *, Kind> kindOfOp;
+  std::unordered_map<Words, Copies, HashWords> clusters;
+  // Of the cluster that is asked about, kept for their memory.
+  Words words;
+  llvm::DenseMap<mlir::Value, uintptr_t> numbers;
 };
 
 /// Groups the fusable ops of `function` into clusters.

@@ -25,6 +25,7 @@
 #include "llvm/ADT/MapVector.h"
 
 #include <map>
+#include <optional>
 #include <vector>
 
 using namespace mlir;
@@ -73,7 +74,10 @@ void Description::add(Operation *op,
     numbers[result] = numbers.size();
     add(result.getType().getAsOpaquePointer());
   }
-  for (NamedAttribute attribute : op->getAttrs()) {
+  // As they come, and not as a dictionary, which the context would keep.
+  NamedAttrList attributes(op->getRawDictionaryAttrs());
+  op->getName().populateInherentAttrs(op, attributes);
+  for (NamedAttribute attribute : attributes) {
     add(attribute.getName().getAsOpaquePointer());
     if (attribute.getName() == kSymbol)
       add(symbols, attribute.getValue());
@@ -133,10 +137,20 @@ static void copyBody(func::FuncOp source, const Description &before,
 
 int64_t plait::transformOnce(ModuleOp module,
                              llvm::function_ref<void(func::FuncOp)> transform) {
-  // All are described before the first one changes. In the module's order.
-  SmallVector<std::pair<func::FuncOp, Description>> functions;
+  // All are described before the first one changes, in the module's order; but
+  // for one that no other has as many ops as, which is identical to none.
+  auto countOps = [](func::FuncOp function) {
+    return function.getBody().front().getOperations().size();
+  };
+  llvm::DenseMap<size_t, int> sizes; // how many functions have so many ops
   for (auto function : module.getOps<func::FuncOp>())
-    functions.emplace_back(function, Description(function));
+    ++sizes[countOps(function)];
+  SmallVector<std::pair<func::FuncOp, std::optional<Description>>> functions;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    auto &own = functions.emplace_back(function, std::nullopt).second;
+    if (sizes[countOps(function)] > 1)
+      own.emplace(function);
+  }
   // Keys are views of the descriptions, which no longer move. Addresses differ
   // between runs, and so does the order of the map; nothing depends on it.
   std::map<ArrayRef<uintptr_t>, size_t,
@@ -145,14 +159,18 @@ int64_t plait::transformOnce(ModuleOp module,
         return std::lexicographical_compare(left.begin(), left.end(),
                                             right.begin(), right.end());
       });
+  int64_t transformed = 0;
   for (size_t i = 0; i < functions.size(); ++i) {
     auto &[function, own] = functions[i];
-    auto [it, isNew] = first.try_emplace(own.words, i);
-    if (isNew)
+    auto [it, isNew] =
+        own ? first.try_emplace(own->words, i) : std::pair(first.end(), true);
+    if (isNew) {
       transform(function);
-    else
-      copyBody(functions[it->second].first, functions[it->second].second,
-               function, own);
+      ++transformed;
+    } else {
+      copyBody(functions[it->second].first, *functions[it->second].second,
+               function, *own);
+    }
   }
-  return first.size();
+  return transformed;
 }

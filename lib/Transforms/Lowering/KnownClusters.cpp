@@ -34,56 +34,63 @@ bool plait::addNumbers(ArrayRef<Operation *> ops) {
   });
 }
 
-uintptr_t KnownClusters::kindOf(Operation *op) {
-  auto [known, isNew] = kindOfOp.try_emplace(op, 0);
+KnownClusters::Kind KnownClusters::kindOf(Operation *op) {
+  auto [known, isNew] = kindOfOp.try_emplace(op);
   if (!isNew)
     return known->second;
-  Words words{wordOf(op->getName().getAsOpaquePointer()), op->getNumOperands()};
+  Words own{wordOf(op->getName().getAsOpaquePointer()), op->getNumOperands()};
   for (Type type : op->getResultTypes())
-    words.push_back(wordOf(type.getAsOpaquePointer()));
-  for (NamedAttribute attribute : op->getAttrs()) {
+    own.push_back(wordOf(type.getAsOpaquePointer()));
+  // As they come, and not as a dictionary, which the context would keep.
+  NamedAttrList attributes(op->getRawDictionaryAttrs());
+  op->getName().populateInherentAttrs(op, attributes);
+  for (NamedAttribute attribute : attributes) {
     StringRef name = attribute.getName();
     if (name == nn::kLayerAttr || name == nn::kSiteAttr)
       continue;
-    words.push_back(wordOf(attribute.getName().getAsOpaquePointer()));
-    words.push_back(wordOf(attribute.getValue().getAsOpaquePointer()));
+    own.push_back(wordOf(attribute.getName().getAsOpaquePointer()));
+    own.push_back(wordOf(attribute.getValue().getAsOpaquePointer()));
   }
-  return known->second =
-             kinds.try_emplace(std::move(words), kinds.size()).first->second;
+  uintptr_t number =
+      kinds.try_emplace(std::move(own), kinds.size()).first->second;
+  return known->second = {number, isFree(op)};
+}
+
+bool KnownClusters::meet(Value value) {
+  auto [known, isNew] = numbers.try_emplace(value, numbers.size());
+  words.push_back(known->second);
+  return isNew;
 }
 
 /// A free op is described where it is first read.
-void KnownClusters::describe(OpOperand &use,
-                             llvm::DenseMap<Value, uintptr_t> &numbers,
-                             Words &words) {
+void KnownClusters::describe(OpOperand &use) {
   Value value = use.get();
-  auto [known, isNew] = numbers.try_emplace(value, numbers.size());
-  words.push_back(known->second);
-  if (!isNew)
+  if (!meet(value))
     return;
   Operation *source = value.getDefiningOp();
   words.push_back(wordOf(value.getType().getAsOpaquePointer()));
-  bool isCopied = source && isFree(source) && !needsMemory(use);
-  words.push_back(isCopied ? kindOf(source) + 1 : 0);
+  Kind kind = source ? kindOf(source) : Kind();
+  bool isCopied = kind.isFree && !needsMemory(use);
+  words.push_back(isCopied ? kind.number + 1 : 0);
   if (!isCopied)
     return;
   for (OpOperand &operand : source->getOpOperands())
-    describe(operand, numbers, words);
+    describe(operand);
 }
 
 Copies KnownClusters::find(ArrayRef<Operation *> members,
                            ArrayRef<Value> outputs) {
-  Words words{members.size()};
-  llvm::DenseMap<Value, uintptr_t> numbers;
+  words.assign({members.size()});
+  numbers.clear();
   for (Operation *op : members) {
-    words.push_back(kindOf(op));
+    words.push_back(kindOf(op).number);
     for (OpOperand &operand : op->getOpOperands())
-      describe(operand, numbers, words);
+      describe(operand);
     numbers.try_emplace(op->getResult(0), numbers.size());
   }
   for (Value output : outputs)
     words.push_back(numbers.lookup(output));
-  auto [known, isNew] = clusters.try_emplace(std::move(words), Copies::None);
+  auto [known, isNew] = clusters.try_emplace(words, Copies::None);
   if (isNew)
     known->second = findCopies(members, outputs);
   return known->second;

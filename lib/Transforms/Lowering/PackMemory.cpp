@@ -41,6 +41,15 @@ public:
   /// linear to move those behind it, of which there are few while gaps are
   /// rare.
   void add(int64_t begin, int64_t end) {
+    // Mostly it lies behind all that is there, or goes on from the last.
+    if (ranges.empty() || begin > ranges.back().end) {
+      ranges.push_back({begin, end});
+      return;
+    }
+    if (begin >= ranges.back().begin) {
+      ranges.back().end = std::max(ranges.back().end, end);
+      return;
+    }
     auto first = llvm::partition_point(
         ranges, [&](const Range &range) { return range.end < begin; });
     auto last = first;

@@ -170,8 +170,9 @@ void PlaceBuffersPass::placeFunctions(const Calls &calls) {
   // bytes are free.
   auto place = [&](func::FuncOp function, const llvm::StringSet<> &begun) {
     // A function of no stage knows no packs.
+    Unmoved unmoved;
     Surroundings surroundings{getPacks(getRank(function).value_or(-1)),
-                              calls.slots.at(function)};
+                              calls.slots.at(function), unmoved};
     spreadReplicas(function);
     startGathers(function, surroundings);
     delayMatmuls(function, surroundings);

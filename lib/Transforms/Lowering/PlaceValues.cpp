@@ -26,14 +26,12 @@
 #include "PreparePlacing.h"
 
 #include "plait/Analysis/ClusterStructure.h"
-#include "plait/Analysis/KernelShape.h"
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
 #include "plait/Dialect/Plan/IR/PlanIR.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 
-#include "llvm/ADT/StringMap.h"
 #include <map>
 
 using namespace mlir;
@@ -108,6 +106,7 @@ private:
   Builder builder;
   const ParameterPacks &packs;
   const FunctionSlots &slots;
+  Unmoved &unmoved;
   /// The values that have an address; before the workspace is packed, only
   /// those that are fixed.
   llvm::MapVector<Value, plan::PlaceAttr> places;
@@ -118,8 +117,6 @@ private:
   /// The distance, from the beginning of the whole, of what is joined in the
   /// workspace.
   llvm::DenseMap<Value, int64_t> joined;
-  /// The pairs of each structure of clusters.
-  llvm::StringMap<SmallVector<Overwrite>> overwrites;
 };
 
 } // namespace
@@ -261,10 +258,14 @@ void Placer::placeInResult(Value result, Value operand) {
 
 /// Results of findOverwrites(), once for the clusters of all layers.
 ArrayRef<Overwrite> Placer::getOverwrites(plan::ClusterOp cluster) {
-  auto [known, isNew] = overwrites.try_emplace(describeStructure(cluster));
+  auto [own, isFirst] = unmoved.ofCluster.try_emplace(cluster);
+  if (!isFirst)
+    return own->second;
+  auto [known, isNew] =
+      unmoved.overwrites.try_emplace(describeStructure(cluster));
   if (isNew)
     known->second = findOverwrites(cluster);
-  return known->second;
+  return own->second = known->second;
 }
 
 /// Has results overwrite operands that nobody else reads:
@@ -509,12 +510,16 @@ int64_t Placer::packWorkspace() {
 Placer::Placer(func::FuncOp function, const Surroundings &surroundings)
     : function(function), body(function.getBody().front()),
       builder(function.getContext()), packs(surroundings.packs),
-      slots(surroundings.slots) {
+      slots(surroundings.slots), unmoved(surroundings.unmoved) {
   for (auto [index, op] : llvm::enumerate(body)) {
     position[&op] = index;
-    for (Value result : op.getResults())
-      if (plan::PlaceAttr fixed = fixedPlace(result))
-        places[result] = fixed;
+    for (Value result : op.getResults()) {
+      auto [fixed, isNew] = unmoved.fixed.try_emplace(result);
+      if (isNew)
+        fixed->second = fixedPlace(result);
+      if (fixed->second)
+        places[result] = fixed->second;
+    }
   }
   workInPlace();
 }

@@ -10,18 +10,33 @@
 
 #include "PackMemory.h"
 #include "Slots.h"
+#include "plait/Analysis/KernelShape.h"
 #include "plait/Dialect/Plan/IR/Buffers.h"
+#include "plait/Dialect/Plan/IR/PlanIR.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace plait {
+
+/// Facts of a function that stay as they are while its ops move, each noted
+/// when it is first asked for: before a function is placed, its ops are moved
+/// twice by what the workspace would take.
+struct Unmoved {
+  /// Addresses that a caller, a parameter or a sum prescribes; null: none does.
+  llvm::DenseMap<mlir::Value, plan::PlaceAttr> fixed;
+  /// Results of findOverwrites(), once for clusters of one structure.
+  llvm::StringMap<llvm::SmallVector<Overwrite>> overwrites;
+  llvm::DenseMap<mlir::Operation *, llvm::ArrayRef<Overwrite>> ofCluster;
+};
 
 /// The things that a function finds outside of its workspace.
 struct Surroundings {
   const ParameterPacks &packs; // of the function's rank
   const FunctionSlots &slots;
+  Unmoved &unmoved;
 };
 
 /// The values that a function keeps in its workspace. A step is an op of the

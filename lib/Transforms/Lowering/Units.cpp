@@ -7,6 +7,8 @@
 
 #include "Units.h"
 
+#include "llvm/ADT/DenseSet.h"
+
 #include <functional>
 #include <utility>
 
@@ -107,19 +109,19 @@ bool Units::hasOuterPath(int from, int to) {
   return false;
 }
 
-bool Units::isReadOutside(Value value,
-                          const llvm::DenseSet<Operation *> &inside) const {
+bool Units::isReadOutside(
+    Value value, const llvm::SmallPtrSetImpl<Operation *> &inside) const {
   return llvm::any_of(value.getUsers(), [&](Operation *user) {
     if (inside.contains(user))
       return false;
-    if (findRole(user) && user->use_empty())
+    if (user->use_empty() && findRole(user))
       return false;
     return unitOf.contains(user) || isReadOutside(user->getResult(0), inside);
   });
 }
 
 SmallVector<Value> Units::findOutputs(ArrayRef<Operation *> members) const {
-  llvm::DenseSet<Operation *> inside(members.begin(), members.end());
+  llvm::SmallPtrSet<Operation *, 32> inside(members.begin(), members.end());
   SmallVector<Value> outputs;
   for (Operation *op : members)
     if (isReadOutside(op->getResult(0), inside))

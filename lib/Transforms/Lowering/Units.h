@@ -16,8 +16,8 @@
 #include "Fusion.h"
 #include "Spans.h"
 
-#include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallPtrSet.h"
 
 #include <vector>
 
@@ -74,8 +74,9 @@ public:
   /// Tells whether a value is needed outside of the kernel that holds the ops
   /// `inside`: free ops are copied into kernels, and ops that nobody reads any
   /// more go.
-  bool isReadOutside(mlir::Value value,
-                     const llvm::DenseSet<mlir::Operation *> &inside) const;
+  bool
+  isReadOutside(mlir::Value value,
+                const llvm::SmallPtrSetImpl<mlir::Operation *> &inside) const;
   /// Finds what other ops than `members` read of their results.
   mlir::SmallVector<mlir::Value>
   findOutputs(mlir::ArrayRef<mlir::Operation *> members) const;

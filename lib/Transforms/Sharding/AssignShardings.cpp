@@ -396,7 +396,7 @@ void Assigner::shardOp(Operation *op, FactorAxes axes) {
   Operation *before = op->getPrevNode();
   if (rows.contains(op))
     rows.bring(shardable, meshRef, axes);
-  applyFactorAxes(shardable, meshRef, axes);
+  applyFactorAxes(shardable, shardable.getFactorRule(), meshRef, axes);
   for (Operation *added = op->getPrevNode(); added != before;
        added = added->getPrevNode())
     nn::inheritLayer(added, op);
@@ -515,7 +515,8 @@ void Assigner::chooseRounds() {
 /// arguments and results.
 LogicalResult Assigner::run(StringRef problemFile) {
   // 1. and 2.
-  function.walk([&](ShardableOpInterface op) { classes.add(op); });
+  function.walk(
+      [&](ShardableOpInterface op) { classes.add(op, op.getFactorRule()); });
   joinInputs();
   if (failed(checkReads()) || failed(seedTokens()) ||
       failed(rows.find(function, mesh)))

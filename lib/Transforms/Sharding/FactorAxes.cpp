@@ -282,9 +282,8 @@ void plait::readPartialSums(ShardableOpInterface op, FactorAxes &axes) {
   }
 }
 
-void plait::applyFactorAxes(ShardableOpInterface op, FlatSymbolRefAttr mesh,
-                            const FactorAxes &axes) {
-  FactorRule rule = op.getFactorRule();
+void plait::applyFactorAxes(ShardableOpInterface op, const FactorRule &rule,
+                            FlatSymbolRefAttr mesh, const FactorAxes &axes) {
   Kept kept = findKept(op, rule, axes);
   OpBuilder builder(op);
   for (auto [index, dims] : llvm::enumerate(rule.operands)) {
@@ -332,10 +331,9 @@ struct Seeder {
 
   /// What splits the factors of `op`: their classes' axes, but no axis twice,
   /// no whole factor, and no remainder where none is allowed.
-  FactorAxes getAxes(ShardableOpInterface op) {
-    FactorRule rule = op.getFactorRule();
+  FactorAxes getAxes(ShardableOpInterface op, const FactorRule &rule) {
     FactorAxes result;
-    llvm::DenseSet<Attribute> used;
+    llvm::SmallDenseSet<Attribute> used;
     for (int factor = 0, e = rule.factors.size(); factor < e; ++factor) {
       ArrayAttr axes = axesOfClass.lookup(classes.findFactor(op, rule, factor));
       bool free = axes && llvm::none_of(axes, [&](Attribute axis) {
@@ -401,11 +399,18 @@ void plait::shardNewOps(ArrayRef<Operation *> ops,
   if (keepWhole(ops, seeds, mesh))
     return;
   // 1.
+  struct Ruled {
+    ShardableOpInterface op;
+    FactorRule rule; // asked for once: what it goes by does not change here
+    FactorAxes axes;
+  };
+  SmallVector<Ruled, 4> plan;
   Seeder seeder;
   llvm::SetVector<Value> outside;
   for (Operation *op : ops)
     if (auto shardable = dyn_cast<ShardableOpInterface>(op)) {
-      seeder.classes.add(shardable);
+      plan.push_back({shardable, shardable.getFactorRule(), {}});
+      seeder.classes.add(shardable, plan.back().rule);
       for (Value operand : op->getOperands())
         if (!llvm::is_contained(ops, operand.getDefiningOp()))
           outside.insert(operand);
@@ -424,10 +429,8 @@ void plait::shardNewOps(ArrayRef<Operation *> ops,
   // 3.
   // Axes are fixed before the first reshard is inserted: it would hide an
   // operand from its class.
-  SmallVector<std::pair<ShardableOpInterface, FactorAxes>> plan;
-  for (Operation *op : ops)
-    if (auto shardable = dyn_cast<ShardableOpInterface>(op))
-      plan.push_back({shardable, seeder.getAxes(shardable)});
-  for (auto &[op, axes] : plan)
-    applyFactorAxes(op, mesh, axes);
+  for (auto &[op, rule, axes] : plan)
+    axes = seeder.getAxes(op, rule);
+  for (auto &[op, rule, axes] : plan)
+    applyFactorAxes(op, rule, mesh, axes);
 }

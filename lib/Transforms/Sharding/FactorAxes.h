@@ -35,10 +35,10 @@ dist::ShardingAttr getSharding(mlir::FlatSymbolRefAttr mesh,
 /// not split the op.
 void readPartialSums(ShardableOpInterface op, FactorAxes &axes);
 
-/// Gives the results of `op` the types that splitting its factors by `axes`
-/// implies, and reshards operands that lie otherwise.
-void applyFactorAxes(ShardableOpInterface op, mlir::FlatSymbolRefAttr mesh,
-                     const FactorAxes &axes);
+/// Gives the results of `op` the types that splitting its factors, those of its
+/// `rule`, by `axes` implies, and reshards operands that lie otherwise.
+void applyFactorAxes(ShardableOpInterface op, const FactorRule &rule,
+                     mlir::FlatSymbolRefAttr mesh, const FactorAxes &axes);
 
 /// "12 and 16": the multiples of `parts` next to `extent`, which it does not
 /// divide.

@@ -150,8 +150,9 @@ void SequenceReorderer::visit(Operation *op) {
 }
 
 LogicalResult SequenceReorderer::run() {
-  function.walk(
-      [&](ShardableOpInterface op) { classes.add(op, /*reordered=*/true); });
+  function.walk([&](ShardableOpInterface op) {
+    classes.add(op, op.getFactorRule(), /*reordered=*/true);
+  });
   if (failed(chooseOrder()))
     return failure();
   if (sequence < 0)

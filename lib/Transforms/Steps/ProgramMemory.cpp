@@ -29,7 +29,8 @@ using namespace plait::plan;
 /// microbatch.
 ProgramMemory::ProgramMemory(ProgramOp program) {
   for (auto buffer : program.getBody().getOps<BufferOp>())
-    buffers[buffer.getSymNameAttr()] = buffer;
+    buffers[buffer.getSymNameAttr()] = {
+        buffer, pipe::PortAttr::namesModelInput(buffer.getSymName())};
   if (auto schedule = pipe::findSchedule(program->getParentOfType<ModuleOp>()))
     microbatches = std::max<int64_t>(1, schedule.getMicrobatches());
 }
@@ -38,10 +39,10 @@ ProgramMemory::ProgramMemory(ProgramOp program) {
 /// buffer.
 ProgramMemory::Range ProgramMemory::getRange(ActionOp action,
                                              Attribute name) const {
-  BufferOp buffer = find(cast<FlatSymbolRefAttr>(name));
+  auto [buffer, isInput] = buffers.at(cast<FlatSymbolRefAttr>(name).getAttr());
   int64_t begin = buffer.getAddress(), bytes = buffer.getBytes();
   // Of an input an action has the rows of its microbatch.
-  if (pipe::PortAttr::namesModelInput(buffer.getSymName())) {
+  if (isInput) {
     bytes = getInputStride(buffer);
     begin += int64_t(action.getMicrobatch().value_or(0)) * bytes;
   }

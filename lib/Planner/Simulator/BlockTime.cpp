@@ -364,9 +364,25 @@ Operation BlockTimer::getGather(const Operation &op) const {
   return gather;
 }
 
+double Fetches::end(double clock, bool isLayer) const {
+  double waits = 0, before = 0; // so far, and when the last layer began
+  double until = 0, room = 0;   // of the last copy, and for the next one
+  for (int layer = 0; layer <= int(isLayer); ++layer) {
+    double begin = clock * layer;
+    before = waits;
+    for (const Fetch &fetch : all) {
+      until = std::max(until, room) + fetch.copying;
+      room = begin + fetch.left + waits;
+      waits += std::max(0.0, until - (begin + fetch.clock + waits));
+    }
+  }
+  return waits - before;
+}
+
 /// Recomputation has a block's inputs alone, at its beginning. `beside` are
-/// seconds since the clock that the operation waits for other ranks.
-void BlockTimer::fetch(const Operation &op, double beside) {
+/// seconds since the clock that the operation waits for other ranks, and `left`
+/// until when those before it leave memory behind.
+void BlockTimer::fetch(const Operation &op, double beside, double left) {
   if (op.pass == Pass::Forward || kind == Recompute::Full ||
       !offloadsActivations(context.configuration.offload))
     return;
@@ -374,7 +390,7 @@ void BlockTimer::fetch(const Operation &op, double beside) {
   bool isWeight = split && op.pass == Pass::BackwardWeight;
   if (taken.values > 0)
     fetches[isWeight].add(toCopies(taken, context).getSeconds(context),
-                          getClock(isWeight) + beside);
+                          getClock(isWeight) + beside, left);
 }
 
 /// Finds the matmul that can be cut along with a collective; null: none.
@@ -393,8 +409,10 @@ void BlockTimer::addAll() {
     if (isThere(*op))
       continue;
     bool isAttention = op->kind == OperationKind::Attention;
+    bool isApart = split && op->pass == Pass::BackwardWeight;
     if (!isAttention)
-      fetch(*op, 0);
+      fetch(*op, 0, left[isApart]);
+    double leftBefore = left[isApart];
     bool isMatmul = op->kind == OperationKind::Matmul;
     if (isMatmul && op->pass == Pass::Forward) {
       read = forward;
@@ -408,7 +426,11 @@ void BlockTimer::addAll() {
     if (isAttention && op->pass != Pass::Forward)
       untilMade = input;
     if (isAttention)
-      fetch(*op, -contextBehind - seconds);
+      fetch(*op, -contextBehind - seconds, leftBefore);
+    // A gradient of a weight reads again what the one of its input has read.
+    if (op->kind != OperationKind::Collective &&
+        (split || !isMatmul || op->pass == Pass::BackwardWeight))
+      left[isApart] = getClock(isApart);
     // What is sent to its owner is not moved (DelayMatmuls.cpp). Half of a
     // backward pass has its gathers from the start.
     if (isMatmul && op->pass == Pass::BackwardWeight &&

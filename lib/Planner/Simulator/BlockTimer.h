@@ -70,30 +70,26 @@ struct Chains {
   PassTime gained;
 };
 
-/// Adds up how long a backward pass waits for what comes from another place. A
-/// tensor is on its way while those operations compute that read the one before
-/// it, and is waited for where they are done sooner.
-struct Fetches {
-  /// Seconds of copies that are waited for at `clock`.
-  void add(double copying, double clock) {
-    if (first)
-      waits += std::max(0.0, copying - (clock - last));
-    else
-      first = {copying, clock};
-    last = clock;
+/// Finds how long a backward pass waits for what comes from another place, one
+/// tensor behind the other. What an operation reads first is on its way once
+/// the operation is reached that reads what comes before it, and those in front
+/// of that have ended which leave memory behind.
+class Fetches {
+public:
+  /// Has an operation at `clock` read what takes `copying` seconds to come;
+  /// memory was left last at `left`.
+  void add(double copying, double clock, double left) {
+    all.push_back({copying, clock, left});
   }
-  /// Returns all waits of a block that ends at `clock`. The first tensor comes
-  /// beside what a layer like it, if there is one in front, does with the last.
-  double end(double clock, bool isRepeated) const {
-    if (!first)
-      return 0;
-    double beside = isRepeated ? clock - last + first->second : 0;
-    return waits + std::max(0.0, first->first - beside);
-  }
+  /// Returns all waits of a block that ends at `clock`, behind a layer like it
+  /// if it is one.
+  double end(double clock, bool isLayer) const;
 
 private:
-  std::optional<std::pair<double, double>> first; // copies, and when
-  double last = 0, waits = 0;
+  struct Fetch {
+    double copying, clock, left;
+  };
+  std::vector<Fetch> all;
 };
 
 inline Moment getMoment(const Operation &op) {
@@ -185,7 +181,7 @@ private:
   Chains findChains() const;
   void takeChains();
   const Cut *findChained(const Operation &op) const;
-  void fetch(const Operation &op, double beside);
+  void fetch(const Operation &op, double beside, double left);
   double getClock(bool isWeight) const {
     return split ? (isWeight ? weight : input).busy()
                  : input.busy() + weight.busy();
@@ -224,6 +220,9 @@ private:
   double delayed = 0; // weights' gradients so far that are beside no collective
   double contextBehind = 0;  // what the last attention exchanges behind it
   double untilAttention = 0; // what a forward pass computes before one
+  /// Until when operations so far leave memory behind; the second of half a
+  /// pass that has gradients of weights.
+  double left[2] = {0, 0};
   double computed = 0; // what the backward pass computes since the last one
   double passed = 0;   // the same, and the last one itself
   /// Exchanges of the forward pass, where they are noted, and how many of them

@@ -91,9 +91,7 @@ double BlockTimer::gatherSeconds(const Operation &op) {
   bool forward = op.pass == Pass::Forward;
   bool repeated = !forward && kind == Recompute::Full;
   // From another place it comes no sooner than it is needed.
-  // Half a pass that computes again what is cheap has no memory for it earlier.
   bool hides = !forward && context.hasHost() &&
-               !(split && context.recomputesCheap(kind)) &&
                !offloadsActivations(context.configuration.offload);
   double work = split ? passed : std::max(delayed, passed), seconds = 0;
   if (!repeated) {

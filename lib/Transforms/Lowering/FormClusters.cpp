@@ -16,6 +16,8 @@
 //    same, share a kernel.
 // 3. Every other fusable op joins the kernel of an op it reads from, if both
 //    work on the same rows and no path leads out of the kernel and back in.
+//    What was copied for a later kernel (PrepareFusion.cpp) joins none but such
+//    copies.
 //    Of several, the one with the most elements: what it needs of the others
 //    is less to read.
 // 4. What other kernels it reads from make for it alone joins as well, and what
@@ -65,9 +67,16 @@ struct Column {
 /// Forms the clusters of one function.
 class Former {
 public:
-  Former(func::FuncOp function, KnownClusters &known)
+  /// `copies` belong to the ops that read them.
+  Former(func::FuncOp function, llvm::DenseSet<Operation *> copies,
+         KnownClusters &known)
       : body(function.getBody().front()), builder(function.getContext()),
-        units(body), known(known) {}
+        units(body), copies(std::move(copies)), known(known) {
+    for (Operation *copy : this->copies)
+      for (Operation *source : units.getSources(copy))
+        if (!this->copies.contains(source))
+          stored.insert(source);
+  }
 
   void run();
 
@@ -91,6 +100,8 @@ private:
   Block &body;
   OpBuilder builder;
   Units units;
+  llvm::DenseSet<Operation *> copies;
+  llvm::DenseSet<Operation *> stored; // for them, by earlier kernels
   KnownClusters &known;
   /// Keeps what findReads() has found of values. Its nodes stay where they are
   /// while it grows.
@@ -231,8 +242,9 @@ bool Former::isCopied(Value value, ArrayRef<int64_t> space) {
   };
   Operation *source = value.getDefiningOp();
   return source && (getFacts(source).elementwise || unpacks(source)) &&
-         source->getNumOperands() != 0 && shapeOf(value) == space &&
-         !isCompared(value) && !llvm::any_of(value.getUses(), isStored);
+         source->getNumOperands() != 0 && !stored.contains(source) &&
+         shapeOf(value) == space && !isCompared(value) &&
+         !llvm::any_of(value.getUses(), isStored);
 }
 
 /// A copy that would read more tensors than this in place of one reads that
@@ -346,6 +358,10 @@ void Former::formRows() {
     if (op->use_empty())
       continue;
     SmallVector<Operation *> candidates = inProgramOrder(units.getSources(op));
+    if (copies.contains(op))
+      llvm::erase_if(candidates, [&](Operation *source) {
+        return !copies.contains(source);
+      });
     llvm::stable_sort(candidates, [&](Operation *a, Operation *b) {
       auto elements = [&](Operation *source) {
         return ShapedType::getNumElements(units[units.find(source)].space);
@@ -428,8 +444,8 @@ void Former::run() {
 }
 
 void plait::formClusters(func::FuncOp function, KnownClusters &known) {
-  prepareFusion(function.getBody().front());
-  Former(function, known).run();
+  auto copies = prepareFusion(function.getBody().front());
+  Former(function, std::move(copies), known).run();
   known.endFunction();
 }
 

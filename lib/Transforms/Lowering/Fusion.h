@@ -75,8 +75,10 @@ mlir::Operation *reduceOver(mlir::OpBuilder &builder, mlir::Operation *op,
 
 /// Has what is returned, stored or accumulated come from a kernel, a matmul or
 /// a collective: where it does not, an op copies it. Reductions that no kernel
-/// does at once become several.
-void prepareFusion(mlir::Block &body);
+/// does at once become several. What kernels need on both sides of a matmul or
+/// a collective is made on both, where that reads less than it has bytes:
+/// returns these copies, which belong to those who read them.
+llvm::DenseSet<mlir::Operation *> prepareFusion(mlir::Block &body);
 
 /// Returns ops of one block as they follow each other there.
 inline llvm::SmallVector<mlir::Operation *>

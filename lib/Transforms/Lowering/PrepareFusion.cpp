@@ -5,11 +5,16 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Two rewrites that make what FormClusters.cpp assumes true: what has to lie at
-// a certain address is the result of an op that can write it there, once for
-// each address; and every reduction is one that some kernel computes by itself,
-// on GPUs with enough threads (SplitColumnSums.cpp). Which reductions have to
-// be split is found by asking for a kernel, not by a list of shapes.
+// Two rewrites make what FormClusters.cpp assumes true: what has to lie at a
+// certain address is the result of an op that can write it there, once for each
+// address; and every reduction is one that some kernel computes by itself, on
+// GPUs with enough threads (SplitColumnSums.cpp). Which reductions have to be
+// split is found by asking for a kernel, not by a list of shapes.
+//
+// A third one saves memory and its traffic: what two kernels need that cannot
+// be one is made by both, where it is made of fewer bytes. A layer that is
+// computed again and its gradients are in one function, and would otherwise
+// share what a norm makes of each element, in four bytes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,10 +22,16 @@
 
 #include "plait/Analysis/KernelShape.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Transforms/FoldedModel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
+
+#include <algorithm>
+#include <map>
 
 using namespace mlir;
 using namespace plait;
@@ -162,9 +173,127 @@ static void splitReductions(Block &body) {
   }
 }
 
-void plait::prepareFusion(Block &body) {
+//===----------------------------------------------------------------------===//
+// What is made twice
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Copies elementwise ops of one function for kernels that come later.
+class Remaker {
+public:
+  explicit Remaker(Block &body) : body(body) {}
+
+  /// Returns the copies.
+  llvm::DenseSet<Operation *> run();
+
+private:
+  Value remake(Operation *op, int64_t depth, IRMapping &copies,
+               OpBuilder &builder);
+  void remakeFor(Operation *op);
+
+  Block &body;
+  /// The most matmuls, collectives and the like on a path to each op: what
+  /// has more of them in front of it is in a later kernel.
+  llvm::DenseMap<Operation *, int64_t> depths;
+  llvm::DenseSet<Operation *> made;
+};
+
+} // namespace
+
+/// Whether `value` is made by an op that is copied along with what it is for,
+/// which has the type `type`.
+static bool isChained(Value value, Type type) {
+  Operation *op = value.getDefiningOp();
+  return op && value.getType() == type && getFacts(op).elementwise &&
+         !isFree(op) && !isCompared(value) &&
+         llvm::none_of(op->getOpOperands(), readsMemory);
+}
+
+/// Whether it and all that is copied with it read fewer bytes than it has, and
+/// some for each element: tables that are made of numbers alone take long to
+/// compute. It looks no further than the answer needs: what is added up layer
+/// after layer is made of all of these.
+static bool isCheaper(Operation *op) {
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  llvm::SetVector<Value> values(op->operand_begin(), op->operand_end());
+  int64_t bytes = 0;
+  bool isOfElements = false;
+  for (size_t index = 0; index < values.size() && bytes < byteSize(type);
+       ++index) {
+    Value value = values[index];
+    Operation *source = value.getDefiningOp();
+    if (source && (isFree(source) || isChained(value, type))) {
+      values.insert(source->operand_begin(), source->operand_end());
+      continue;
+    }
+    auto read = cast<RankedTensorType>(value.getType());
+    bytes += byteSize(read);
+    isOfElements |= read.getNumElements() == type.getNumElements();
+  }
+  return isOfElements && bytes < byteSize(type);
+}
+
+/// Returns a copy of what `op` makes for ops of `depth`; free ops are shared,
+/// which every kernel copies anyhow.
+Value Remaker::remake(Operation *op, int64_t depth, IRMapping &copies,
+                      OpBuilder &builder) {
+  Value result = op->getResult(0);
+  if (Value known = copies.lookupOrNull(result))
+    return known;
+  for (Value operand : op->getOperands())
+    if (isChained(operand, result.getType()))
+      remake(operand.getDefiningOp(), depth, copies, builder);
+  Operation *copy = builder.clone(*op, copies);
+  depths[copy] = depth;
+  made.insert(copy);
+  return copy->getResult(0);
+}
+
+/// Leaves the result to the first kernel that reads it.
+void Remaker::remakeFor(Operation *op) {
+  Value result = op->getResult(0);
+  if (!isChained(result, result.getType()) || result.hasOneUse() ||
+      llvm::any_of(result.getUses(), needsMemory))
+    return;
+  std::map<int64_t, SmallVector<OpOperand *>> uses; // by depth
+  for (OpOperand &use : result.getUses())
+    uses[depths.lookup(use.getOwner())].push_back(&use);
+  if (uses.size() < 2 || !isCheaper(op))
+    return;
+  uses.erase(uses.begin());
+  for (auto &[depth, later] : uses) {
+    OpBuilder builder(op->getContext());
+    builder.setInsertionPointAfter(op);
+    IRMapping copies;
+    Value copy = remake(op, depth, copies, builder);
+    for (OpOperand *use : later)
+      use->set(copy);
+  }
+}
+
+llvm::DenseSet<Operation *> Remaker::run() {
+  SmallVector<Operation *> ops;
+  for (Operation &op : body) {
+    int64_t &depth = depths[&op];
+    for (Value operand : op.getOperands())
+      if (Operation *source = operand.getDefiningOp())
+        depth = std::max(depth,
+                         depths.at(source) + !isa<FusableOpInterface>(source));
+    if (isa<FusableOpInterface>(op))
+      ops.push_back(&op);
+  }
+  // From the last: what a copy reads in place of another is then known.
+  for (Operation *op : llvm::reverse(ops))
+    remakeFor(op);
+  return std::move(made);
+}
+
+llvm::DenseSet<Operation *> plait::prepareFusion(Block &body) {
+  llvm::DenseSet<Operation *> made = Remaker(body).run();
   copyStoredValues(body);
   if (isForGPUs(body.getParentOp()->getParentOfType<ModuleOp>()))
     splitColumnSums(body);
   splitReductions(body);
+  return made;
 }

@@ -35,6 +35,40 @@ func.func @norm(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
   return %4 : tensor<8x4xf32>
 }
 
+// What is needed on both sides of a matmul is made on both, where it is made of
+// fewer bytes: here what was cast, and a number of each row.
+// CHECK-LABEL: func.func @made_twice(
+// CHECK-SAME: %[[X:[^:]*]]: tensor<8x4xbf16>
+// CHECK-NEXT: %[[NORM:.*]]:2 = plan.cluster(%[[X]]) : (tensor<8x4xbf16>) -> (tensor<8xf32>, tensor<8x4xbf16>) {
+// CHECK: %[[M:.*]] = nn.matmul %[[NORM]]#1, %arg1
+// CHECK-NEXT: plan.cluster(%[[X]], %[[NORM]]#0, %[[M]])
+func.func @made_twice(%x: tensor<8x4xbf16>, %w: tensor<4x4xbf16>) -> tensor<8x4xf32> {
+  %0 = nn.cast %x : tensor<8x4xbf16> -> tensor<8x4xf32>
+  %1 = nn.mul %0, %0 : tensor<8x4xf32>
+  %2 = nn.reduce sum %1 dims [1] : tensor<8x4xf32> -> tensor<8xf32>
+  %3 = nn.rsqrt %2 : tensor<8xf32>
+  %4 = nn.broadcast %3 dims [0] : tensor<8xf32> -> tensor<8x4xf32>
+  %5 = nn.mul %0, %4 : tensor<8x4xf32>
+  %6 = nn.cast %5 : tensor<8x4xf32> -> tensor<8x4xbf16>
+  %7 = nn.matmul %6, %w "bi,ij->bj" : (tensor<8x4xbf16>, tensor<4x4xbf16>) -> tensor<8x4xbf16>
+  %8 = nn.cast %7 : tensor<8x4xbf16> -> tensor<8x4xf32>
+  %9 = nn.mul %8, %5 : tensor<8x4xf32>
+  return %9 : tensor<8x4xf32>
+}
+
+// Of four bytes there is nothing to gain.
+// CHECK-LABEL: func.func @stored_between(
+// CHECK-NEXT: %{{.*}} = plan.cluster(%arg0) : (tensor<8x4xf32>) -> tensor<8x4xf32> {
+// CHECK: %[[M:.*]] = nn.matmul
+// CHECK-NEXT: plan.cluster(%[[M]], %{{.*}})
+func.func @stored_between(%x: tensor<8x4xf32>, %w: tensor<4x4xf32>) -> tensor<8x4xf32> {
+  %0 = nn.mul %x, %x : tensor<8x4xf32>
+  %1 = nn.sub %0, %x : tensor<8x4xf32>
+  %2 = nn.matmul %1, %w "bi,ij->bj" : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+  %3 = nn.mul %2, %1 : tensor<8x4xf32>
+  return %3 : tensor<8x4xf32>
+}
+
 // What somebody else reads is stored as well.
 // CHECK-LABEL: func.func @two_results(
 // CHECK-NEXT: plan.cluster(%{{.*}}) : (tensor<8x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {

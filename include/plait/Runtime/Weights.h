@@ -23,8 +23,17 @@
 
 namespace plait::runtime {
 
-/// Sets every parameter from `files`.
-Status loadWeights(Executor &executor, const WeightFiles &files);
+/// Sets every parameter from `files`. What these need not have begins as
+/// without weights: adapters, where there are none.
+Status loadWeights(Executor &executor, const WeightFiles &files,
+                   uint64_t seed = 0);
+
+/// Opens the model at `weights` and adapters of it: `adapter` is a folder as
+/// PEFT saves them. Fails where the plan has no adapters, or where these count
+/// otherwise.
+Result<WeightFiles> openWithAdapter(const fb::Plan &plan,
+                                    const std::string &weights,
+                                    const std::string &adapter);
 
 /// The tensors of `files` that loadWeights has no use for: see
 /// WeightFiles::findOthers. Empty where it would fail.
@@ -42,7 +51,9 @@ Status prepareToSave(const std::string &directory);
 /// Writes a model folder as Hugging Face's transformers open it, making the
 /// directory if necessary: model.safetensors, in `type`, F32 or BF16;
 /// config.json where the plan has one, which says that type; and the files of
-/// the tokenizer that are in the directory `origin`, if it is one. The bytes
+/// the tokenizer that are in the directory `origin`, if it is one. Of a plan
+/// with adapters it writes these alone, as PEFT does: adapter_model.safetensors
+/// and adapter_config.json, which calls the model by `origin`. The bytes
 /// depend neither on the mesh's processes nor on their number. After a failure
 /// in any process there is no new file. Of several sites they are the mean.
 Status saveWeights(Executor &executor, const std::string &directory,

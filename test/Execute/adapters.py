@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import json
 import pathlib
+import re
 import shutil
 import sys
 import tempfile
@@ -167,8 +168,8 @@ class Suite:
         return f"meshes differ by {off:.2g}"
 
     def check_resumed(self) -> str:
-        """A checkpoint has the adapters."""
-        run, folder = Run("llama", "dp=2", zero(2)), self.folder / "checkpoints"
+        """A checkpoint has the adapters, and the model, which has no master here."""
+        run, folder = Run("llama", "dp=2", zero(2) + BF16), self.folder / "checkpoints"
         plan = self.compile(run, "--no-reference")
         start = GOLDEN / "adapters" / run.case / "start"
         whole = self.train(run, plan, "--adapter", start)
@@ -179,6 +180,23 @@ class Suite:
         bits = [[[x[key] for key in keys] for x in steps] for steps in (whole[2:], rest)]
         require(bits[0] == bits[1], f"{bits[1]}, expected {bits[0]}")
         return "the same bits"
+
+    def check_memory(self) -> str:
+        """A frozen parameter takes 2 bytes an element where adapters are trained, and 6
+        where it is saved."""
+        nano = GOLDEN.parents[1] / "examples/models/gpt2-nano"
+        sizes = []
+        for words in (("--freeze", "*.wte.weight"), ("--lora", 1)):
+            plan = self.folder / "memory.plan"
+            self.tools.run(
+                "plaitc", nano, *BF16, *words, "--mesh", "1", "--no-reference",
+                *("--global-batch", 1, "--seq", 8, "-o", plan),
+            )  # fmt: skip
+            shown = self.tools.run("plait-plan", "show", plan).stdout
+            sizes.append(int(re.search(r"parameters .* (\d+) bytes", shown)[1]))
+        frozen = sizes[0] / 6  # both master and copy of all
+        require(sizes[1] < 2.3 * frozen, f"{sizes[1]} bytes of {frozen:.0f} elements")
+        return f"{sizes[1] / frozen:.2f} bytes an element"
 
     def check_against_reference(self, run: Run) -> str:
         plan = self.compile(run)
@@ -249,7 +267,7 @@ class Suite:
             case(run.name, functools.partial(self.check_run, run))
         run = Run("gpt2", "pp=2,dp=2,tp=2", BF16)
         case("check/" + run.name, functools.partial(self.check_against_reference, run))
-        for name in ("fresh", "resumed", "errors"):
+        for name in ("fresh", "resumed", "memory", "errors"):
             case(name, getattr(self, f"check_{name}"))
 
 

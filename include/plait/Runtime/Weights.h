@@ -16,6 +16,7 @@
 
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Safetensors.h"
+#include "plait/Runtime/Slices.h"
 #include "plait/Support/Status.h"
 
 #include <string>
@@ -67,6 +68,11 @@ Result<std::vector<std::vector<float>>> disturbWeights(Executor &executor,
                                                        uint64_t seed);
 Status restoreWeights(Executor &executor,
                       const std::vector<std::vector<float>> &weights);
+
+/// Reads elements of `piece` of a rank, whatever their type is, from element
+/// `begin` of it on.
+Status readPiece(Device &device, const Piece &piece, int64_t begin,
+                 std::span<float> target);
 
 /// Which tensor of a parameter: its values, or the gradient after a step, the
 /// sum over all tokens of the batch.

@@ -25,6 +25,7 @@
 #include "Shards.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Json.h"
+#include "plait/Plan/Masters.h"
 #include "plait/Plan/ModelFolder.h"
 #include "plait/Runtime/Device.h"
 #include "plait/Runtime/Random.h"
@@ -50,17 +51,17 @@ constexpr char configName[] = "config.json";
 /// Sets the weights of `shard`, which the rank has all of, to `block`.
 Status storeShard(const RankArena &arena, const fb::Shard &shard,
                   std::span<const float> block) {
-  PLAIT_RETURN_IF_ERROR(arena.write(shard.weight(), std::as_bytes(block)));
+  if (!plan::isRounded(shard))
+    PLAIT_RETURN_IF_ERROR(arena.write(shard.weight(), std::as_bytes(block)));
   return storeCopy(arena, shard, 0, block);
 }
 
-/// A copy on the host of the elements of `piece`, which are f32: of weights
-/// that are computed with in bf16 they are the master copy.
-Result<std::vector<float>> readPiece(Executor &executor, uint32_t rank,
+/// A copy on the host of the elements of `piece`: of weights that are computed
+/// with in bf16 they are the master copy, unless there is none.
+Result<std::vector<float>> copyPiece(Executor &executor, uint32_t rank,
                                      const Piece &piece) {
   std::vector<float> block(piece.part.count);
-  PLAIT_RETURN_IF_ERROR(executor.device(rank).read(
-      piece.offset, std::as_writable_bytes(std::span(block))));
+  PLAIT_RETURN_IF_ERROR(readPiece(executor.device(rank), piece, 0, block));
   return block;
 }
 
@@ -137,7 +138,7 @@ private:
                       const fb::Parameter &parameter, const Use &job) {
     return forEachWindow(
         wanted(rank, shard, parameter), [&](const Piece &window) {
-          auto block = readPiece(executor, rank, window);
+          auto block = copyPiece(executor, rank, window);
           return block.ok() ? job(rank, shard, parameter, window, *block)
                             : block.status();
         });
@@ -453,7 +454,7 @@ Status runtime::setWeights(const RankArena &arena, const fb::Shard &shard,
               {shard.compute_weight(), {}});
   return fillWindows(arena.mesh, arena.rank, parameter, block, source,
                      [&](int64_t begin, std::span<const float> window) {
-                       if (!weight.sharing.isDivided)
+                       if (!weight.sharing.isDivided && !weight.isRounded)
                          PLAIT_RETURN_IF_ERROR(
                              arena.write(weight.offset + begin * sizeof(float),
                                          std::as_bytes(window)));
@@ -549,7 +550,7 @@ runtime::disturbWeights(Executor &executor, uint64_t seed) {
       forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                  const fb::Parameter &parameter) {
         Piece piece(executor.mesh(), rank, shard, parameter, weightOf(shard));
-        auto block = readPiece(executor, rank, piece);
+        auto block = copyPiece(executor, rank, piece);
         if (!block.ok())
           return block.status();
         weights.push_back(*block);

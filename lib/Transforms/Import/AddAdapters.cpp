@@ -14,8 +14,8 @@
 
 #include "FindInModel.h"
 
+#include "plait/Dialect/NN/IR/Adapters.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
-#include "plait/Plan/Adapters.h"
 #include "plait/Transforms/ModelEdits.h"
 #include "plait/Transforms/Passes.h"
 
@@ -80,15 +80,9 @@ struct PlaceListener : OpBuilder::Listener {
 // What there is
 //===----------------------------------------------------------------------===//
 
-/// Returns the tensor of the files that `parameter` is, or is a part of.
-static StringRef findTensor(nn::ParameterOp parameter) {
-  nn::FileAttr file = parameter.getFileAttr();
-  return file ? file.getName().getValue() : parameter.getSymName();
-}
-
 /// Returns PyTorch's name of the module that has the tensor.
 static StringRef findModule(nn::ParameterOp parameter) {
-  StringRef name = findTensor(parameter);
+  StringRef name = nn::findTensor(parameter);
   name.consume_back(".weight");
   return name;
 }
@@ -327,7 +321,7 @@ private:
     // A part's parameter is called after the tensor.
     nn::ParameterOp weight = use.weight;
     StringRef part = weight.getSymName();
-    if (!part.consume_front(findTensor(weight)))
+    if (!part.consume_front(nn::findTensor(weight)))
       part = "";
     return declare(use, plan::kAdapterB, part, shape, 0.0, {use.rows.of, rank},
                    use.rows.begin, use.rows.count);
@@ -377,7 +371,7 @@ struct AddAdaptersPass : plait::impl::AddAdaptersPassBase<AddAdaptersPass> {
   /// Adapters have none of their own.
   LogicalResult checkParameters() {
     for (auto parameter : getOperation().getOps<nn::ParameterOp>())
-      if (plan::isAdapter(findTensor(parameter)))
+      if (plan::isAdapter(nn::findTensor(parameter)))
         return parameter.emitOpError("is an adapter: the model has them, and "
                                      "`lora` would add others");
     return success();

@@ -225,6 +225,7 @@ ours golden-runs golden_runs
 ours reductions reductions "${covering[@]}"
 torch random random_models "${random[@]}"
 run prepare "${counts[@]}" build/venv-data/bin/python test/Execute/prepare.py
+ours adapters adapters "${covering[@]}"
 ours checkpoints checkpoints "${checkpoints[@]}"
 ours replicas replicas
 ours optimizers optimizers "${covering[@]}"

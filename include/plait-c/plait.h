@@ -112,7 +112,8 @@ PLAIT_C_API void plait_text_free(char *text);
 
 /** Imports a model: a folder with config.json, that file, or a .mlir file.
     `options` are those of plaitc that change a model: "dropout",
-    "document-mask", "target-weights", "no-decay", "freeze", "lr-factor",
+    "document-mask", "target-weights", "lora", "lora-alpha",
+    "lora-targets", "no-decay", "freeze", "lr-factor",
    "optimizer-of", "balance", "ignore-field", "shard". */
 PLAIT_C_API plait_error *plait_model_import(plait_session *session,
                                             const char *path,

@@ -62,6 +62,18 @@ Setter setCount(int &target, int most) {
   };
 }
 
+Setter setPositive(double &target, double most) {
+  return [&target, most](const std::string &name, const Json &value) {
+    // False of a NaN too.
+    bool isInRange = value.is_number() && value > 0 && value <= most;
+    if (!isInRange)
+      return refuse(name, "is ", value.dump(), ", expected more than 0, up to ",
+                    most);
+    target = value.get<double>();
+    return Status::success();
+  };
+}
+
 Setter setList(std::vector<std::string> &target) {
   return [&target](const std::string &name, const Json &value) {
     for (const Json &one : value.is_array() ? value : Json::array({value})) {
@@ -114,22 +126,34 @@ Result<ModelOptions> capi::readModelOptions(const char *path,
   ModelOptions options;
   options.model = path;
   std::string dropout = "config";
-  PLAIT_RETURN_IF_ERROR(
-      read(text, {{"dropout", setText(dropout)},
-                  {"document-mask", setTruth(options.edits.documentMask)},
-                  {"target-weights", setTruth(options.edits.targetWeights)},
-                  {"no-decay", setList(options.edits.noDecay)},
-                  {"freeze", setList(options.edits.frozen)},
-                  {"lr-factor", setList(options.edits.rateFactors)},
-                  {"optimizer-of", setList(options.edits.optimizers)},
-                  {"balance", setList(options.edits.balance)},
-                  {"ignore-field", setList(options.ignoredFields)},
-                  {"expert-chunks",
-                   setCount(options.expertChunks, options.kMostExpertChunks)},
-                  {"shard", setList(options.shardings)}}));
+  double alpha = 0.0;
+  PLAIT_RETURN_IF_ERROR(read(
+      text,
+      {{"dropout", setText(dropout)},
+       {"document-mask", setTruth(options.edits.documentMask)},
+       {"target-weights", setTruth(options.edits.targetWeights)},
+       {"lora", setCount(options.edits.loraRank, ModelEdits::kMostLoraRank)},
+       {"lora-alpha", setPositive(alpha, ModelEdits::kMostLoraAlpha)},
+       {"lora-targets", setList(options.edits.loraTargets)},
+       {"no-decay", setList(options.edits.noDecay)},
+       {"freeze", setList(options.edits.frozen)},
+       {"lr-factor", setList(options.edits.rateFactors)},
+       {"optimizer-of", setList(options.edits.optimizers)},
+       {"balance", setList(options.edits.balance)},
+       {"ignore-field", setList(options.ignoredFields)},
+       {"expert-chunks",
+        setCount(options.expertChunks, options.kMostExpertChunks)},
+       {"shard", setList(options.shardings)}}));
   if (dropout != "config" && dropout != "off")
     return refuse("dropout", "is '", dropout, "', expected config or off");
   options.edits.dropout = dropout == "config";
+  const char *without = alpha != 0.0                        ? "lora-alpha"
+                        : options.edits.loraTargets.empty() ? nullptr
+                                                            : "lora-targets";
+  if (without && !options.edits.loraRank)
+    return refuse(without, "needs `lora`, the rank of adapters");
+  if (alpha != 0.0)
+    options.edits.loraAlpha = alpha;
   return options;
 }
 

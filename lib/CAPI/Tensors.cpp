@@ -105,17 +105,15 @@ Result<DLManagedTensor *> Finder::give(uint32_t rank,
   auto tensor = std::make_unique<Tensor>();
   tensor->shape = std::move(shape);
   runtime::Device &device = executor.device(rank);
-  if (plan::backendOf(executor.plan()) == "cpu") {
+  if (plan::backendOf(executor.plan()) == "cpu" && !piece.isRounded) {
     tensor->owner = run;
     return release(std::move(tensor), reinterpret_cast<const float *>(
                                           device.arena() + piece.offset));
   }
   tensor->copy.resize(piece.part.count);
   PLAIT_RETURN_IF_ERROR(executor.forEachRank([&](uint32_t one) {
-    return one == rank
-               ? device.read(piece.offset,
-                             std::as_writable_bytes(std::span(tensor->copy)))
-               : Status::success();
+    return one == rank ? runtime::readPiece(device, piece, 0, tensor->copy)
+                       : Status::success();
   }));
   const float *data = tensor->copy.data();
   return release(std::move(tensor), data);

@@ -24,6 +24,7 @@
 #include "plait/Configuration/Mesh.h"
 #include "plait/Plan/FloatInputs.h"
 #include "plait/Plan/InputWords.h"
+#include "plait/Plan/Masters.h"
 #include "plait/Plan/Options.h"
 
 #include "CheckSteps.h"
@@ -194,9 +195,12 @@ private:
     uint64_t gradient = countElements(RankGrid(plan), *parameter.shape(),
                                       dimsOf(shard, /*isDivided=*/true));
     uint64_t state = division ? division->elements() : gradient;
-    PLAIT_RETURN_IF_ERROR(place(name.c_str(), shard.weight(),
-                                (isMaster ? state : *elements) * 4,
-                                std::nullopt));
+    if (!isRounded(shard))
+      PLAIT_RETURN_IF_ERROR(place(name.c_str(), shard.weight(),
+                                  (isMaster ? state : *elements) * 4,
+                                  std::nullopt));
+    else if (!parameter.frozen())
+      return fail(name, " is trained, but has no master of its bf16 copy");
     // Frozen parameters have copies as well, but nothing of what follows.
     PLAIT_RETURN_IF_ERROR(checkComputeCopy(shard, *elements, name));
     if (parameter.frozen())

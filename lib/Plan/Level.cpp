@@ -10,6 +10,7 @@
 #include "plait/Configuration/Compressors.h"
 #include "plait/Configuration/Mesh.h"
 #include "plait/Plan/Communicators.h"
+#include "plait/Plan/Masters.h"
 #include "plait/Plan/Scalars.h"
 
 #include <algorithm>
@@ -174,6 +175,14 @@ static bool hasOwnOptimizers(const fb::Plan &plan) {
   });
 }
 
+/// Who does not know it writes weights in f32 over those in bf16.
+static bool hasRounded(const fb::Plan &plan) {
+  return any(plan.programs(), [](const fb::Program *program) {
+    return any(program->shards(),
+               [](const fb::Shard *shard) { return isRounded(*shard); });
+  });
+}
+
 /// Who does not know it leaves an option at its default that a run sets for all
 /// optimizers.
 static bool hasSharedOptions(const fb::Plan &plan) {
@@ -299,6 +308,7 @@ std::span<const Feature> plan::getFeatures() {
       {"Shard.dims", 10, keepsWhole},
       {"Parameter.optimizer", 11, hasOwnOptimizers},
       {"OptimizerOption.shared", 11, hasSharedOptions},
+      {"Shard.weight", 12, hasRounded},
   };
   return features;
 }

@@ -46,6 +46,7 @@ static Status checkFiles(const CLI::App &app, const Options &options) {
   const runtime::TrainOptions &train = options.train;
   NamedPaths inputs = {{"plan", options.plan},
                        {"--weights", train.weights},
+                       {"--adapter", train.adapter},
                        {"--hosts", options.supervisor.hosts}};
   for (const std::string &path : app.get_option("--config")->results())
     inputs.emplace_back("--config", path);

@@ -113,8 +113,11 @@ void addCheckpointOptions(CLI::App &app, Options &options) {
 void addFileOptions(CLI::App &app, Options &options) {
   runtime::TrainOptions &train = options.train;
   app.add_option("plan", options.plan, "The plan to run")->required();
-  app.add_option("--weights", train.weights,
-                 "Safetensors file or directory (else random)");
+  auto *weights = app.add_option("--weights", train.weights,
+                                 "Safetensors file or directory (else random)");
+  app.add_option("--adapter", train.adapter,
+                 "Directory of adapters of --weights, as PEFT saves them")
+      ->needs(weights);
   auto *tokens =
       tool::addList(app, "--tokens", train.tokens,
                     "Files of tokens, or rows: A[:WEIGHT],B[:WEIGHT]…");
@@ -406,6 +409,7 @@ std::string plait::findExcludedByCheck(const CLI::App &app) {
                                                "config",
                                                "plan",
                                                "weights",
+                                               "adapter",
                                                "tokens",
                                                "token-type",
                                                "text",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 # Options that are lists.
-_LISTS = ("no_decay", "freeze", "lr_factor", "balance", "ignore_field", "shard")
+_LISTS = ("lora_targets", "no_decay", "freeze", "lr_factor", "balance", "ignore_field", "shard")
 
 
 class Model:
@@ -68,6 +68,11 @@ class Model:
         """The file that a run begins with where nobody names another; None: there is
         none."""
         return None
+
+    @property
+    def has_adapters(self) -> bool:
+        """Whether adapters are trained, and nothing else is saved."""
+        return "lora" in json.loads(self._options)
 
     @property
     def name(self) -> str:
@@ -114,7 +119,8 @@ def model(
     from_torch gives it, makes one that options change.
 
     Options are those of plaitc that change a model, or how it is split: `dropout`,
-    `document_mask`, `target_weights`, `no_decay`, `freeze`, `lr_factor`, `balance`,
+    `document_mask`, `target_weights`, `lora`, `lora_alpha`, `lora_targets`, `no_decay`,
+    `freeze`, `lr_factor`, `balance`,
     `ignore_field`, `shard`, `expert_chunks`."""
     options.check_names(given, options.ModelOptions, "plait.model")
     if isinstance(source, Mapping):

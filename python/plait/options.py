@@ -36,6 +36,9 @@ class ModelOptions(TypedDict, total=False):
     dropout: str
     document_mask: bool
     target_weights: bool
+    lora: int
+    lora_alpha: float
+    lora_targets: Texts
     expert_chunks: int
     no_decay: Texts
     freeze: Texts
@@ -89,6 +92,7 @@ class RunOptions(TypedDict, total=False):
     """How a plan is run."""
 
     weights: Union[PathLike, bool]
+    adapter: PathLike
     tokens: Paths
     token_type: str
     text: Paths

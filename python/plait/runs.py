@@ -290,10 +290,11 @@ class Run:
 
     def save_pretrained(self, folder: options.PathLike) -> pathlib.Path:
         """Writes the weights as a model folder, which transformers open where the model
-        is one of theirs. All processes call this."""
+        is one of theirs; of a model with `lora` its adapters alone, which peft opens. All
+        processes call this."""
         folder = pathlib.Path(folder)
         self.native.call("plait_run_save", os.fsencode(folder))
-        if self.leads and self.plan.model:
+        if self.leads and self.plan.model and not self.plan.model.has_adapters:
             precision = self.options.get("export-precision") or "fp32"
             self.plan.model.write_config(folder, precision)
         self._callbacks.fire("on_save")

@@ -22,7 +22,7 @@ import warnings
 
 import torch_callbacks
 from from_torch import lacks_torch
-from harness import ROOT, Failure, Reporter, arguments, require
+from harness import ROOT, Failure, Reporter, Skipped, arguments, require
 
 sys.path[:0] = [str(ROOT / "python")]
 
@@ -487,6 +487,54 @@ def split(tokens: list[int], end: int) -> list[list[int]]:
     return parts
 
 
+def check_adapters(suite: Suite) -> str:
+    """peft opens what is saved, and it is what was trained; plait goes on from what peft
+    saves. Of a folder of transformers, and of a module that plait traces."""
+    try:
+        import peft
+    except ImportError:
+        raise Skipped("peft is not there") from None
+    plait, torch = suite.plait, suite.torch
+    torch.manual_seed(3)
+    module = make_llama()
+    folder = suite.folder / "adapted"
+    module.save_pretrained(folder)
+    size = dict(global_batch=BATCH, micro_batch=2, seq=SEQUENCE, no_reference=True)
+    given = dict(lora=4, lora_alpha=64, lora_targets=["q_proj", "down_proj"])
+    recipe = RECIPE | {"lr": 3e-2, "grad_clip": CLIP, "weights": folder}
+    rows, worst = suite.rows, 0.0
+
+    def loss_of(opened, step: int) -> float:
+        batch = rows[step * BATCH : (step + 1) * BATCH]
+        logits = opened(batch[:, :-1]).logits.flatten(0, 1)
+        return torch.nn.functional.cross_entropy(logits, batch[:, 1:].flatten()).item()
+
+    def open_adapters(saved):
+        own = type(module).from_pretrained(folder)
+        return peft.PeftModel.from_pretrained(own, saved, is_trainable=True)
+
+    traced = plait.from_torch(module, batch=2, seq=SEQUENCE)
+    for name, source in (("folder", folder), ("module", traced)):
+        plan = plait.compile(plait.model(source, **given), mesh="dp=2,tp=2", **size)
+        run = plait.train(plan, rows, steps=4, **recipe)
+        losses = [next(run).loss for _ in range(3)]
+        saved = run.save_pretrained(suite.folder / f"adapters-{name}")
+        losses.append(next(run).loss)
+        run.close()
+        opened = open_adapters(saved)
+        off = abs(losses[3] - loss_of(opened, 3))
+        require(off <= LOSS, f"{name}: {losses}, off by {off:.2g}")
+        # B is not zero any more: what peft has merged would not show another one.
+        require(abs(loss_of(module, 3) - losses[3]) > 100 * LOSS, "adapters count nothing")
+        again = suite.folder / f"again-{name}"
+        opened.save_pretrained(again)
+        more = plait.train(plan, rows[3 * BATCH :], steps=1, adapter=again, **recipe)
+        after = next(more).loss
+        worst = max(worst, off, abs(after - losses[3]))
+        require(worst <= LOSS, f"{name}: goes on with {after}, expected {losses[3]}")
+    return f"losses off {worst:.1e}"
+
+
 def check_label_errors(suite: Suite) -> str:
     """One error that names the item and what is wrong with it."""
     import plait
@@ -555,6 +603,7 @@ def main() -> int:
         report.case("modules", lambda: check_modules(suite))
         report.case("floats", lambda: check_floats(suite))
         report.case("labels", lambda: check_labels(suite))
+        report.case("adapters", lambda: check_adapters(suite))
         report.case("label errors", lambda: check_label_errors(suite))
         report.case("callbacks", lambda: torch_callbacks.check_callbacks(suite))
         report.case("early stopping", lambda: torch_callbacks.check_early_stopping(suite))

@@ -274,7 +274,7 @@ def train(
 ):
     """Returns a record of every step; the norm is the one before clipping.
     `mixed` computes in bf16, see MixedModel."""
-    parameters = list(trainable_names(model).values())
+    parameters = [p for p in trainable_names(model).values() if p.requires_grad]
     mixed_model = MixedModel(model) if mixed else None
     balanced = Balance(mixed_model.copy if mixed else model, balance)
     groups = [

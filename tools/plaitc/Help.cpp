@@ -36,7 +36,7 @@ static const std::map<std::string, std::set<std::string>> groups = {
     {"What is trained",
      {"global-batch", "seq", "optimizer", "optimizer-of", "no-decay", "freeze",
       "lr-factor", "balance", "dropout", "document-mask", "target-weights",
-      "ignore-field"}},
+      "lora", "lora-alpha", "lora-targets", "ignore-field"}},
     {"What runs it",
      {"precision", "reduce-precision", "compress", "outer", "attention",
       "epilogues", "tp-comm-overlap", "loss-chunks", "deterministic", "backend",

@@ -66,7 +66,8 @@ static Status applyEmit(const CLI::App &app, Request &request) {
   for (const char *other :
        {"--compile-to", "--dump-phases-to", "--also", "--predict",
         "--schedule-file", "--shard", "--document-mask", "--target-weights",
-        "--no-decay", "--freeze", "--lr-factor", "--optimizer-of", "--balance"})
+        "--lora", "--no-decay", "--freeze", "--lr-factor", "--optimizer-of",
+        "--balance"})
     if (app.count(other))
       return fail("--emit excludes ", other);
   if (request.output.empty())

@@ -28,6 +28,7 @@
 
 #include "llvm/Support/raw_ostream.h"
 
+#include <limits>
 #include <sstream>
 #include <unistd.h>
 
@@ -111,6 +112,27 @@ struct FieldOption {
 
 } // namespace
 
+/// Adds options of which the others have no meaning without the rank.
+static void addAdapterOptions(CLI::App &app, plait::ModelEdits &edits) {
+  CLI::Option *rank =
+      app.add_option("--lora", edits.loraRank,
+                     "train low-rank adapters of this rank, and nothing else");
+  rank->check(CLI::Range(1, plait::ModelEdits::kMostLoraRank))
+      ->type_name("RANK");
+  app.add_option("--lora-alpha", edits.loraAlpha,
+                 "what adapters make is multiplied by this over the rank")
+      ->check(CLI::Range(std::numeric_limits<double>::min(),
+                         plait::ModelEdits::kMostLoraAlpha))
+      ->needs(rank)
+      ->capture_default_str();
+  app.add_option("--lora-targets", edits.loraTargets,
+                 "layers with an adapter, as q_proj,v_proj; if not given, all\n"
+                 "linear ones of blocks")
+      ->delimiter(',')
+      ->needs(rank)
+      ->type_name("NAME,...");
+}
+
 /// What is trained, and how it is spread. These and those below are in the
 /// order of the help: what most users need is first.
 static void addModelOptions(CLI::App &app, Request &request,
@@ -182,6 +204,7 @@ static void addModelOptions(CLI::App &app, Request &request,
       "--target-weights", options.edits.targetWeights,
       "each target counts by a number of the data, as 0 or 1 of a mask\n"
       "of the loss");
+  addAdapterOptions(app, options.edits);
   auto addList = [&app](const char *name, std::vector<std::string> &list) {
     return app.add_option(name, list)
         ->expected(1)

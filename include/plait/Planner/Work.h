@@ -129,6 +129,8 @@ struct ParameterGroup {
   bool tied = false;
   /// Not trained: it is read, and has neither gradient nor optimizer state.
   bool frozen = false;
+  /// Not trained, and in bf16 alone where it is computed with in that.
+  bool lacksMaster = false;
   /// Its dimensions on this rank. Empty: not known, and taken to be such that
   /// any number of ranks divides them.
   std::vector<int64_t> sizes = {};

@@ -50,6 +50,9 @@ public:
   static Result<WeightFiles> open(const std::string &name,
                                   const std::vector<std::string> &files);
 
+  /// Adds the tensors of a safetensors file, of which it has none.
+  Status add(const std::string &file);
+
   /// The n-th file.
   const MappedFile &file(size_t n) const { return files[n]; }
 
@@ -70,8 +73,6 @@ public:
   findOthers(const std::set<const FileTensor *> &used) const;
 
 private:
-  Status add(const std::string &path);
-
   std::string path;
   std::vector<MappedFile> files;
   std::map<std::string, FileTensor> tensors;

@@ -55,18 +55,18 @@ Run clip(const Run &run, const plan::Part &part);
 struct ShardTensor {
   uint64_t offset;
   plan::Sharing sharing;
+  bool isRounded = false; // in bf16, else in f32
 };
 
-/// The weights in f32: a master copy is divided with the rest of the
-/// optimizer's state.
+/// The weights, in f32 unless they have no master: a master copy is divided
+/// with the rest of the optimizer's state.
 ShardTensor weightOf(const fb::Shard &shard);
 /// The gradient after a step.
 ShardTensor gradientOf(const fb::Shard &shard);
 /// Returns what the optimizer keeps.
 ShardTensor stateOf(const fb::Shard &shard, const fb::StateSlot &slot);
 
-/// The part that a rank holds of such a tensor, which is f32. Refers to the
-/// shard.
+/// The part that a rank holds of such a tensor. Refers to the shard.
 struct Piece {
   Piece(const plan::RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
         const fb::Parameter &parameter, const ShardTensor &tensor);
@@ -74,7 +74,9 @@ struct Piece {
   plan::BlockSplits splits;
   plan::Part part; // of the rank's block
   uint64_t offset; // of the part, in the arena, in bytes
+  bool isRounded;  // its elements are bf16
 
+  uint64_t elementBytes() const { return isRounded ? 2 : sizeof(float); }
   /// The `count` elements from element `begin` of the part on.
   Piece slice(int64_t begin, int64_t count) const;
 };

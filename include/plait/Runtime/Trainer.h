@@ -41,6 +41,9 @@ class Observer; // plait/Runtime/Observer.h
 
 struct TrainOptions {
   std::string weights; // empty: from the initialisers and the seed
+  /// A folder as PEFT saves adapters, to begin with; empty: none. `weights` is
+  /// then the model that they are of.
+  std::string adapter;
   // Lists of sources; one is set, except for check(): see Batches::fromTokens.
   std::string tokens;
   std::string tokenType;

@@ -16,6 +16,7 @@
 
 #include "plait/Runtime/Executor.h"
 #include "plait/Runtime/Safetensors.h"
+#include "plait/Runtime/Slices.h"
 #include "plait/Support/Status.h"
 
 #include <string>
@@ -23,8 +24,17 @@
 
 namespace plait::runtime {
 
-/// Sets every parameter from `files`.
-Status loadWeights(Executor &executor, const WeightFiles &files);
+/// Sets every parameter from `files`. What these need not have begins as
+/// without weights: adapters, where there are none.
+Status loadWeights(Executor &executor, const WeightFiles &files,
+                   uint64_t seed = 0);
+
+/// Opens the model at `weights` and adapters of it: `adapter` is a folder as
+/// PEFT saves them. Fails where the plan has no adapters, or where these count
+/// otherwise.
+Result<WeightFiles> openWithAdapter(const fb::Plan &plan,
+                                    const std::string &weights,
+                                    const std::string &adapter);
 
 /// The tensors of `files` that loadWeights has no use for: see
 /// WeightFiles::findOthers. Empty where it would fail.
@@ -42,7 +52,9 @@ Status prepareToSave(const std::string &directory);
 /// Writes a model folder as Hugging Face's transformers open it, making the
 /// directory if necessary: model.safetensors, in `type`, F32 or BF16;
 /// config.json where the plan has one, which says that type; and the files of
-/// the tokenizer that are in the directory `origin`, if it is one. The bytes
+/// the tokenizer that are in the directory `origin`, if it is one. Of a plan
+/// with adapters it writes these alone, as PEFT does: adapter_model.safetensors
+/// and adapter_config.json, which calls the model by `origin`. The bytes
 /// depend neither on the mesh's processes nor on their number. After a failure
 /// in any process there is no new file. Of several sites they are the mean.
 Status saveWeights(Executor &executor, const std::string &directory,
@@ -56,6 +68,11 @@ Result<std::vector<std::vector<float>>> disturbWeights(Executor &executor,
                                                        uint64_t seed);
 Status restoreWeights(Executor &executor,
                       const std::vector<std::vector<float>> &weights);
+
+/// Reads elements of `piece` of a rank, whatever their type is, from element
+/// `begin` of it on.
+Status readPiece(Device &device, const Piece &piece, int64_t begin,
+                 std::span<float> target);
 
 /// Which tensor of a parameter: its values, or the gradient after a step, the
 /// sum over all tokens of the batch.

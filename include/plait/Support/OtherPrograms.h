@@ -101,8 +101,11 @@ inline constexpr ForeignOption foreignOptions[] = {
      "plaitc", "attention flash", ""},
     {"compile torch-compile", "", "", "every plan is compiled"},
     {"optim optimizer-name", "plaitc", "optimizer", ""},
-    {"lora lora-rank lora-r peft", "", "",
-     "there is no LoRA option; docs/FAQ.md says what can be written in nn"},
+    {"lora-rank lora-r lora-dim peft use-peft use-lora", "plaitc", "lora RANK",
+     ""},
+    {"lora-target-modules target-modules lora-target", "plaitc",
+     "lora-targets NAME,NAME", ""},
+    {"lora-dropout", "", "", "adapters have no dropout"},
     {"expert-model-parallel-size expert-parallel-size ep ep-size", "plaitc",
      "mesh ep=N", ""},
     {"num-experts moe", "", "", "experts are said by the model"},
@@ -172,7 +175,8 @@ inline constexpr std::pair<std::string_view, std::string_view> ownOptions[] = {
     {"plaitc",
      "mesh cluster global-batch micro-batch seq schedule chunks recompute zero "
      "offload precision attention optimizer optimizer-of dropout "
-     "document-mask target-weights no-decay freeze lr-factor balance "
+     "document-mask target-weights lora lora-alpha lora-targets no-decay "
+     "freeze lr-factor balance "
      "backend explain why-not report compare train-tokens price pin "
      "predict no-reference"},
     {"plait-data", "tokenizer field lines eos workers"}};

@@ -101,6 +101,51 @@ def WeighTargetsPass : Pass<"nn-weigh-targets", "::mlir::ModuleOp"> {
   }];
 }
 
+def AddAdaptersPass : Pass<"nn-add-adapters", "::mlir::ModuleOp"> {
+  let summary = "Train low-rank adapters of linear layers, and nothing else";
+  let description = [{
+    Gives linear layers y = x · Wᵀ two parameters of which the product is added to
+    W (Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models"): A of
+    shape [rank, inputs] and B of shape [outputs, rank], with which
+    y = x · Wᵀ + alpha / rank · (x · Aᵀ) · Bᵀ. A starts as a normal distribution with
+    the variance of PyTorch's linear layers, 1 / (3 · inputs), and B as zeros. Weight
+    decay applies to both. All other parameters are frozen.
+
+    Without `targets` all linear layers of blocks (`nn.layer`) have adapters, neither
+    embeddings nor the head. Each of `targets` is the name of a module, or how it
+    ends: "q_proj" is that of all blocks. A module is a tensor of the files without
+    ".weight"; parameters that are parts of one tensor share A. Matrices of experts,
+    and what they are chosen by, have no adapters.
+
+    Fails where a target names no linear layer, or one whose matrix is also used for
+    something else, as a tied table is; where there are no blocks and no targets;
+    where the model has adapters; and behind phase import.
+
+    Phase `import`, where plaitc is given `lora`; reads nothing of the configuration.
+
+    Example:
+    ```mlir
+    // plait-opt '--nn-add-adapters=rank=2 alpha=4 targets=up'
+    nn.parameter @up : tensor<16x8xf32> init<mean = 0.0, std = 0.02> decay
+    func.func @loss(%x: tensor<4x8xf32>) -> tensor<4x16xf32> {
+      %0 = nn.read @up value : tensor<16x8xf32>
+      %1 = nn.matmul %x, %0 "sh,fh->sf" : (tensor<4x8xf32>, tensor<16x8xf32>) -> tensor<4x16xf32>
+      return %1 : tensor<4x16xf32>
+    }
+    ```
+    becomes
+    ```mlir
+    nn.parameter @up.lora_A.weight : tensor<2x8xf32> init<mean = 0.000000e+00 : f64, std = 0.20412414523193154 : f64> decay file<name = "base_model.model.up.lora_A.weight", shape = [2, 8], begin = [0, 0], box = [2, 8]>
+    nn.parameter @up.lora_B.weight : tensor<16x2xf32> init<mean = 0.000000e+00 : f64, std = 0.000000e+00 : f64> decay file<name = "base_model.model.up.lora_B.weight", shape = [16, 2], begin = [0, 0], box = [16, 2]>
+    ```
+  }];
+  let options = [
+    Option<"rank", "rank", "int64_t", "0", "columns of A's transpose, 1 to 65,536">,
+    Option<"alpha", "alpha", "double", "8.0", "what adapters count, times rank">,
+    ListOption<"targets", "targets", "std::string",
+               "names of modules, or how they end">];
+}
+
 def InsertBalancePass : Pass<"nn-insert-balance", "::mlir::ModuleOp"> {
   let summary = "Balance the experts of routers";
   let description = [{

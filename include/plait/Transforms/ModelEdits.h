@@ -12,6 +12,8 @@
 #ifndef PLAIT_TRANSFORMS_MODELEDITS_H
 #define PLAIT_TRANSFORMS_MODELEDITS_H
 
+#include "plait/Plan/Adapters.h"
+
 #include <string>
 #include <vector>
 
@@ -31,6 +33,16 @@ struct ModelEdits {
   /// Whether each target counts by a number that comes with the data, in the
   /// place of 1.
   bool targetWeights = false;
+  /// Trains low-rank adapters of this rank and nothing else (Hu et al. 2021,
+  /// "LoRA"); 0: the model's own parameters.
+  int loraRank = 0;
+  static constexpr int kMostLoraRank = 65536;
+  /// Multiplies the output of adapters by `loraAlpha` / `loraRank`.
+  double loraAlpha = 8.0;
+  static constexpr double kMostLoraAlpha = plan::kMostAlpha;
+  /// Linear layers that have an adapter: names of modules, or how they end,
+  /// such as "q_proj". Empty: all of the model's blocks.
+  std::vector<std::string> loraTargets = {};
   /// Parameters to which weight decay does not apply, whatever the model says:
   /// names, `*` matching anything.
   std::vector<std::string> noDecay = {};

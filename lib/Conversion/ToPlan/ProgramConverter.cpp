@@ -213,7 +213,7 @@ LogicalResult
 ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
                           const llvm::StringMap<uint64_t> &offsets) {
   // In the order of the module. A parameter is held by the program if its
-  // value, or its pack's, has a buffer there.
+  // value, or its pack's, or its copy has a buffer there.
   for (auto [index, parameter] : llvm::enumerate(parameters)) {
     auto find = [&, name = parameter.getSymName()](nn::Slot slot) {
       ParameterPacks::Place place = packs.locate(name, slot);
@@ -223,6 +223,9 @@ ParameterTable::addShards(fb::ProgramT &program, const ParameterPacks &packs,
                  : std::optional(buffer->second + place.offset);
     };
     std::optional<uint64_t> value = find(nn::Slot::Value);
+    // The copy is all there is of one that lacks a master.
+    if (!value)
+      value = find(nn::Slot::Compute);
     if (!value)
       continue;
     std::unique_ptr<fb::ShardT> shard = makeShard(parameter);

@@ -27,6 +27,7 @@
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Plan/Adapters.h"
 #include "plait/Plan/Scalars.h"
 #include "plait/Support/MemoryPlaces.h"
 #include "llvm/ADT/StringExtras.h"
@@ -110,6 +111,18 @@ static void addSettings(fb::PlanT &plan,
       configuration);
 }
 
+/// Adds what nn-add-adapters has left, under the name of the option.
+static void addAlpha(fb::PlanT &plan, DictionaryAttr model) {
+  auto alpha = model.getAs<FloatAttr>(plan::kAlphaEntry.data());
+  if (!alpha)
+    return;
+  auto setting = std::make_unique<fb::SettingT>();
+  setting->name = plan::kAlphaSetting;
+  llvm::raw_string_ostream(setting->value)
+      << llvm::format("%.17g", alpha.getValueAsDouble());
+  plan.settings.push_back(std::move(setting));
+}
+
 /// What the plan says of itself beside what it executes.
 static void addIdentity(fb::PlanT &plan, ModuleOp module) {
   // Models that were written by hand may lack any of these: a name is then
@@ -129,6 +142,8 @@ static void addIdentity(fb::PlanT &plan, ModuleOp module) {
     plan.named_losses.push_back(name.str());
   TrainingConfiguration configuration = getConfiguration(module);
   addSettings(plan, configuration);
+  if (auto model = module->getAttrOfType<DictionaryAttr>(nn::kModelAttr))
+    addAlpha(plan, model);
   plan.recompute = print(configuration.recompute);
   addOptimizer(plan, module, configuration.optimizer);
   plan.sequence = configuration.sequence;

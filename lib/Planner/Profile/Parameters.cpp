@@ -14,6 +14,7 @@
 
 #include "Measure.h"
 #include "plait/Configuration/CompressionFacts.h"
+#include "plait/Dialect/NN/IR/Adapters.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
@@ -141,6 +142,7 @@ std::vector<ParameterGroup> plait::findParameters(ModuleOp module,
     group.replicated = !sharding || sharding.findDim(axis) < 0;
     group.partial = sums.partial.contains(read.getSymbolAttr());
     group.frozen = !sums.contains(read.getSymbolAttr());
+    group.lacksMaster = group.frozen && nn::lacksMaster(parameter);
     group.experts = sharding && sharding.findDim(expertAxis) >= 0;
     group.sizes = getLocalSizes(parameter, sharding);
     setMatrix(group, parameter);

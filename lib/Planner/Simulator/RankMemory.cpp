@@ -418,17 +418,24 @@ static void add(Holdings &holdings, const ParameterGroup &group, int count,
                 const Context &context) {
   if (!group.frozen)
     return addTrained(holdings, group, count, context);
+  bool isWhole = !context.isDivided(group);
   holdings.frozen.add(group, count);
-  if (!context.isDivided(group))
+  if (isWhole)
     holdings.frozenWhole.add(group, count);
+  if (group.lacksMaster)
+    return;
+  holdings.mastered.add(group, count);
+  if (isWhole)
+    holdings.masteredWhole.add(group, count);
 }
 
 /// Adds `count` of what is summed up in `rest`; the largest is no less than
 /// that of it.
 static void add(Holdings &holdings, const Holdings &rest, int count) {
   for (auto sum :
-       {&Holdings::frozen, &Holdings::frozenWhole, &Holdings::parameters,
-        &Holdings::whole, &Holdings::otherState, &Holdings::alone})
+       {&Holdings::frozen, &Holdings::frozenWhole, &Holdings::mastered,
+        &Holdings::masteredWhole, &Holdings::parameters, &Holdings::whole,
+        &Holdings::otherState, &Holdings::alone})
     for (bool experts : {false, true})
       (holdings.*sum).of(experts) += count * Elements(rest.*sum).of(experts);
   holdings.factors += count * rest.factors;

@@ -124,13 +124,14 @@ InFlight heldBytes(const StageBlocks &stage, const Context &context,
 
 /// The elements that a rank holds whatever the schedule and the ZeRO stage are.
 struct Holdings {
-  Elements frozen;      // that are not trained
-  Elements frozenWhole; // of them: those that ZeRO 3 cannot divide
-  Elements parameters;  // those that are trained
-  Elements whole;       // of them: those that ZeRO 2 and 3 cannot divide
-  Elements alone;       // of them: those that replicas alone have sums of
-  Elements otherState;  // bytes of state that they have more than they would if
-                        // all had Training::stateBytes
+  Elements frozen;                  // that are not trained
+  Elements frozenWhole;             // of them: those that ZeRO 3 cannot divide
+  Elements mastered, masteredWhole; // of both: those with a master
+  Elements parameters;              // those that are trained
+  Elements whole;      // of them: those that ZeRO 2 and 3 cannot divide
+  Elements alone;      // of them: those that replicas alone have sums of
+  Elements otherState; // bytes of state that they have more than they would if
+                       // all had Training::stateBytes
   // Where matrices are sent as two factors: elements of one, and of all else
   // that is trained.
   double factors = 0, unfactored = 0;

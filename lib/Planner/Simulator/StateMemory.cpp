@@ -47,10 +47,12 @@ StageMemory planner::getMemory(const Holdings &holdings,
   };
   StageMemory memory;
   memory.parameters = countHeld(3) * element;
-  // A master of 4 bytes stands beside a shorter copy, as they are saved.
   memory.parameters +=
-      countShare(holdings.frozen, holdings.frozenWhole, 3, context) *
-      (element + (training.precision != Precision::FP32 ? 4 : 0));
+      countShare(holdings.frozen, holdings.frozenWhole, 3, context) * element;
+  // A master of 4 bytes stands beside a shorter copy of what is saved.
+  if (training.precision != Precision::FP32)
+    memory.parameters +=
+        countShare(holdings.mastered, holdings.masteredWhole, 3, context) * 4;
   memory.gradients = countHeld(2) * context.gradientBytes();
   for (bool experts : {false, true})
     if (context.addsToErrors(experts))

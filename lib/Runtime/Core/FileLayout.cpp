@@ -12,7 +12,10 @@
 
 #include "FileLayout.h"
 
+#include "AdapterFolder.h"
+#include "plait/Plan/Adapters.h"
 #include "plait/Runtime/Slices.h"
+#include "plait/Runtime/Weights.h"
 
 #include <set>
 
@@ -24,12 +27,18 @@ shapeOf(const flatbuffers::Vector<int64_t> &shape) {
   return {shape.data(), shape.size()};
 }
 
+bool runtime::isSaved(const fb::Plan &plan, const fb::Parameter &parameter) {
+  return !parameter.unsaved() &&
+         (!hasAdapters(plan) ||
+          plan::isAdapter(parameter.file_name()->string_view()));
+}
+
 Result<FileLayout> FileLayout::of(const fb::Plan &plan) {
   FileLayout layout;
   std::set<std::string> names;
   // Several parameters may be parts of one tensor of the file.
   for (const fb::Parameter *parameter : *plan.parameters()) {
-    if (parameter->unsaved())
+    if (!isSaved(plan, *parameter))
       continue;
     // In the plan's order, so that the file does not depend on the mesh.
     std::string name = parameter->file_name()->str();
@@ -72,6 +81,13 @@ runtime::findTensors(const fb::Plan &plan, const WeightFiles &files) {
   };
   bool isTied = plan.config() && std::none_of(plan.parameters()->begin(),
                                               plan.parameters()->end(), isHead);
+  // A model that has been trained without adapters has none of them.
+  bool hasAdapters =
+      std::any_of(plan.parameters()->begin(), plan.parameters()->end(),
+                  [&](const fb::Parameter *parameter) {
+                    std::string name = parameter->file_name()->str();
+                    return plan::isAdapter(name) && files.has(name);
+                  });
   std::vector<FileTensors> found;
   for (const fb::Parameter *parameter : *plan.parameters()) {
     std::string name = parameter->file_name()->str();
@@ -81,7 +97,7 @@ runtime::findTensors(const fb::Plan &plan, const WeightFiles &files) {
     if (isTied && isTable && !files.has(name) && files.has(headName))
       name = headName;
     FileTensors &own = found.emplace_back();
-    if (parameter->unsaved())
+    if (parameter->unsaved() || (plan::isAdapter(name) && !hasAdapters))
       continue;
     for (const TensorShape &one :
          listTensors(name, shapeOf(*parameter->file_shape()))) {
@@ -94,4 +110,16 @@ runtime::findTensors(const fb::Plan &plan, const WeightFiles &files) {
         elementCount(*parameter->file_shape()) / int64_t(own.tensors.size());
   }
   return found;
+}
+
+/// Tensors are told apart by address: find() returns the file's own entry.
+std::vector<std::string> runtime::findUnusedTensors(const fb::Plan &plan,
+                                                    const WeightFiles &files) {
+  Result<std::vector<FileTensors>> found = findTensors(plan, files);
+  if (!found.ok())
+    return {};
+  std::set<const FileTensor *> used;
+  for (const FileTensors &own : *found)
+    used.insert(own.tensors.begin(), own.tensors.end());
+  return files.findOthers(used);
 }

@@ -24,6 +24,10 @@ namespace plait::runtime {
 
 namespace fb = plan::fb;
 
+/// Whether a saved model has the parameter: where adapters are trained, they
+/// alone are saved.
+bool isSaved(const fb::Plan &plan, const fb::Parameter &parameter);
+
 /// The tensors of the file, in the order of the parameters. A tensor of the
 /// file may be the union of several parameters (fused projections), each of
 /// which knows its box of it; all must agree on the tensor's shape. Or several
@@ -66,9 +70,11 @@ struct FileTensors {
   }
 };
 
-/// The tensors of each parameter. A matrix that is both table and head lies in
-/// files under either name, or under both: it is tied where the model, which is
-/// then one of Hugging Face's, has no parameter for the head.
+/// The tensors of each parameter; none of what files need not have: see
+/// Parameter.unsaved, and adapters, where `files` has none at all. A matrix
+/// that is both table and head lies in files under either name, or under both:
+/// it is tied where the model, which is then one of Hugging Face's, has no
+/// parameter for the head.
 Result<std::vector<FileTensors>> findTensors(const fb::Plan &plan,
                                              const WeightFiles &files);
 

@@ -55,8 +55,9 @@ Status runtime::setParameter(Executor &executor, uint32_t parameter,
     RankArena arena(executor, rank);
     Piece piece(arena.mesh, rank, shard, found, weightOf(shard));
     std::vector<float> block = cutOut(arena.mesh, rank, found, piece, values);
-    PLAIT_RETURN_IF_ERROR(
-        arena.write(piece.offset, std::as_bytes(std::span(block))));
+    if (!piece.isRounded)
+      PLAIT_RETURN_IF_ERROR(
+          arena.write(piece.offset, std::as_bytes(std::span(block))));
     // What begins as the weight lies as it does.
     for (uint32_t i = 0; i < plan::length(shard.state()); ++i)
       if (const fb::StateSlot &slot = *shard.state()->Get(i);

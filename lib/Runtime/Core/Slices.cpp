@@ -15,6 +15,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "plait/Runtime/Slices.h"
+#include "plait/Plan/Masters.h"
 
 #include <algorithm>
 #include <vector>
@@ -154,7 +155,8 @@ Run runtime::clip(const Run &run, const plan::Part &part) {
 ShardTensor runtime::weightOf(const fb::Shard &shard) {
   bool isMaster = shard.compute_dtype() == fb::DType::BF16;
   bool divides = shard.division() || shard.state_dims();
-  return {shard.weight(), plan::sharingOf(shard, divides && isMaster)};
+  return {shard.weight(), plan::sharingOf(shard, divides && isMaster),
+          plan::isRounded(shard)};
 }
 
 /// A rank's part of the reduced gradient has a buffer of its own where rows of
@@ -184,15 +186,17 @@ ShardTensor runtime::stateOf(const fb::Shard &shard,
 
 /// A division is applied to the elements of the block, so its part begins at a
 /// byte inside of the tensor; a block without one begins at 0. Offsets count
-/// f32 elements; a copy in bf16 is never divided, so that its piece begins at
-/// 0, too.
+/// elements of its type; a copy in bf16 is never divided, so that its piece
+/// begins at 0, too.
 Piece::Piece(const plan::RankGrid &mesh, uint32_t rank, const fb::Shard &shard,
              const fb::Parameter &parameter, const ShardTensor &tensor)
     : splits(plan::dimsOf(shard, tensor.sharing.isDivided),
              tensor.sharing.ownAxis),
       part(plan::partOf(mesh, rank, tensor.sharing.division,
                         plan::countElements(mesh, *parameter.shape(), splits))),
-      offset(tensor.offset + part.offset * sizeof(float)) {}
+      offset(tensor.offset), isRounded(tensor.isRounded) {
+  offset += part.offset * elementBytes();
+}
 
 /// `begin` counts from the piece's own beginning. Slices of slices are right,
 /// too, since part and offset move together.
@@ -201,7 +205,7 @@ Piece Piece::slice(int64_t begin, int64_t count) const {
   result.part.begin += begin;
   result.part.count = count;
   result.part.offset += begin;
-  result.offset += begin * sizeof(float);
+  result.offset += begin * elementBytes();
   return result;
 }
 

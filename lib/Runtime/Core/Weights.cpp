@@ -19,11 +19,13 @@
 
 #include "plait/Runtime/Weights.h"
 
+#include "AdapterFolder.h"
 #include "FileLayout.h"
 #include "Processes.h"
 #include "Shards.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Json.h"
+#include "plait/Plan/Masters.h"
 #include "plait/Plan/ModelFolder.h"
 #include "plait/Runtime/Device.h"
 #include "plait/Runtime/Random.h"
@@ -35,7 +37,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <thread>
 
 using namespace plait;
@@ -50,17 +51,17 @@ constexpr char configName[] = "config.json";
 /// Sets the weights of `shard`, which the rank has all of, to `block`.
 Status storeShard(const RankArena &arena, const fb::Shard &shard,
                   std::span<const float> block) {
-  PLAIT_RETURN_IF_ERROR(arena.write(shard.weight(), std::as_bytes(block)));
+  if (!plan::isRounded(shard))
+    PLAIT_RETURN_IF_ERROR(arena.write(shard.weight(), std::as_bytes(block)));
   return storeCopy(arena, shard, 0, block);
 }
 
-/// A copy on the host of the elements of `piece`, which are f32: of weights
-/// that are computed with in bf16 they are the master copy.
-Result<std::vector<float>> readPiece(Executor &executor, uint32_t rank,
+/// A copy on the host of the elements of `piece`: of weights that are computed
+/// with in bf16 they are the master copy, unless there is none.
+Result<std::vector<float>> copyPiece(Executor &executor, uint32_t rank,
                                      const Piece &piece) {
   std::vector<float> block(piece.part.count);
-  PLAIT_RETURN_IF_ERROR(executor.device(rank).read(
-      piece.offset, std::as_writable_bytes(std::span(block))));
+  PLAIT_RETURN_IF_ERROR(readPiece(executor.device(rank), piece, 0, block));
   return block;
 }
 
@@ -137,7 +138,7 @@ private:
                       const fb::Parameter &parameter, const Use &job) {
     return forEachWindow(
         wanted(rank, shard, parameter), [&](const Piece &window) {
-          auto block = readPiece(executor, rank, window);
+          auto block = copyPiece(executor, rank, window);
           return block.ok() ? job(rank, shard, parameter, window, *block)
                             : block.status();
         });
@@ -225,12 +226,15 @@ Result<std::vector<float>> collect(Executor &executor, uint32_t index,
   return result;
 }
 
-/// Hands the means of all weights to `use`, cut as the first site's ranks have
-/// them. Whole parameters come one by one: no rank has room for all of them.
+/// Hands the means of all saved weights to `use`, cut as the first site's ranks
+/// have them. Whole parameters come one by one: no rank has room for all of
+/// them.
 Status collectMeans(Executor &executor, const Collector::Use &use) {
   const plan::RankGrid &mesh = executor.mesh();
   const auto &parameters = *executor.plan().parameters();
   for (uint32_t i = 0; i < parameters.size(); ++i) {
+    if (!isSaved(executor.plan(), *parameters.Get(i)))
+      continue;
     auto values = collect(
         executor, i,
         [&](const fb::Shard &shard) {
@@ -257,12 +261,15 @@ Status collectMeans(Executor &executor, const Collector::Use &use) {
   return Status::success();
 }
 
-/// Hands all weights to `use`, in the process of rank 0: all processes call it.
+/// Hands all saved weights to `use`, in the process of rank 0: all processes
+/// call it.
 Status collectWeights(Executor &executor, const Collector::Use &use) {
   if (executor.mesh().sites() > 1)
     return collectMeans(executor, use);
-  auto place = [](const fb::Shard &shard) {
-    return std::optional(weightOf(shard));
+  auto place = [&](const fb::Shard &shard) {
+    const fb::Plan &plan = executor.plan();
+    bool isWanted = isSaved(plan, *plan.parameters()->Get(shard.parameter()));
+    return isWanted ? std::optional(weightOf(shard)) : std::nullopt;
   };
   return Collector(executor, place, use).run();
 }
@@ -310,12 +317,18 @@ Result<std::vector<OutputFile>> writeCompanions(const fb::Plan &plan,
     files.push_back(std::move(*file));
     return Status::success();
   };
-  if (plan.config()) {
-    std::string text = makeConfig(plan, type);
+  auto addText = [&](const char *name, const std::string &text) {
+    return add(name,
+               {reinterpret_cast<const uint8_t *>(text.data()), text.size()});
+  };
+  // Who opens an adapter has the model.
+  if (hasAdapters(plan)) {
     PLAIT_RETURN_IF_ERROR(
-        add(configName,
-            {reinterpret_cast<const uint8_t *>(text.data()), text.size()}));
+        addText(kAdapterConfig, makeAdapterConfig(plan, origin)));
+    return files;
   }
+  if (plan.config())
+    PLAIT_RETURN_IF_ERROR(addText(configName, makeConfig(plan, type)));
   std::error_code error;
   std::string folder = origin.empty() ? "" : findModelFolder(origin);
   // What is not there is not missed: models have different ones.
@@ -343,8 +356,9 @@ Status writeWeights(Executor &executor, const std::string &directory,
   auto layout = FileLayout::of(executor.plan());
   if (!layout.ok())
     return layout.status();
+  const char *name = hasAdapters(executor.plan()) ? kAdapterFile : fileName;
   auto writer =
-      WeightWriter::create(directory + "/" + fileName, layout->tensors, type);
+      WeightWriter::create(directory + "/" + name, layout->tensors, type);
   if (!writer.ok())
     return writer.status();
   auto companions = writeCompanions(executor.plan(), directory, origin, type);
@@ -354,7 +368,7 @@ Status writeWeights(Executor &executor, const std::string &directory,
                    const fb::Parameter &parameter, const Piece &piece,
                    const std::vector<float> &block) {
     Status status = Status::success();
-    if (parameter.unsaved())
+    if (!isSaved(executor.plan(), parameter))
       return status;
     const auto &place = layout->byName.at(parameter.file_name()->str());
     // Runs are those of the rank's whole block; only what falls into the
@@ -440,7 +454,7 @@ Status runtime::setWeights(const RankArena &arena, const fb::Shard &shard,
               {shard.compute_weight(), {}});
   return fillWindows(arena.mesh, arena.rank, parameter, block, source,
                      [&](int64_t begin, std::span<const float> window) {
-                       if (!weight.sharing.isDivided)
+                       if (!weight.sharing.isDivided && !weight.isRounded)
                          PLAIT_RETURN_IF_ERROR(
                              arena.write(weight.offset + begin * sizeof(float),
                                          std::as_bytes(window)));
@@ -468,16 +482,17 @@ static ElementSource makeInitial(const fb::Parameter &parameter, uint64_t seed,
 /// Every rank reads the elements of its own block from the mapped files: no
 /// rank sees the whole model. Pages are released now and then, since a file of
 /// the model's size would else stay in memory beside the arenas.
-Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
+Status runtime::loadWeights(Executor &executor, const WeightFiles &files,
+                            uint64_t seed) {
   // All names and shapes first: a missing tensor is reported at once.
   Result<std::vector<FileTensors>> found = findTensors(executor.plan(), files);
   if (!found.ok())
     return found.status();
   return forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                     const fb::Parameter &parameter) {
-    if (parameter.unsaved())
+    if ((*found)[shard.parameter()].tensors.empty())
       return setWeights({executor, rank}, shard, parameter,
-                        makeInitial(parameter, 0, 1));
+                        makeInitial(parameter, seed, 1));
     // By thread: each releases after a window of its own.
     int64_t read = 0;
     return setWeights({executor, rank}, shard, parameter,
@@ -490,18 +505,6 @@ Status runtime::loadWeights(Executor &executor, const WeightFiles &files) {
                         return Status::success();
                       });
   });
-}
-
-/// Tensors are told apart by address: find() returns the file's own entry.
-std::vector<std::string> runtime::findUnusedTensors(const fb::Plan &plan,
-                                                    const WeightFiles &files) {
-  Result<std::vector<FileTensors>> found = findTensors(plan, files);
-  if (!found.ok())
-    return {};
-  std::set<const FileTensor *> used;
-  for (const FileTensors &own : *found)
-    used.insert(own.tensors.begin(), own.tensors.end());
-  return files.findOthers(used);
 }
 
 /// The generator is made for each shard and thread; as it counts elements of
@@ -547,7 +550,7 @@ runtime::disturbWeights(Executor &executor, uint64_t seed) {
       forEachShard(executor, [&](uint32_t rank, const fb::Shard &shard,
                                  const fb::Parameter &parameter) {
         Piece piece(executor.mesh(), rank, shard, parameter, weightOf(shard));
-        auto block = readPiece(executor, rank, piece);
+        auto block = copyPiece(executor, rank, piece);
         if (!block.ok())
           return block.status();
         weights.push_back(*block);

@@ -15,6 +15,9 @@
 
 #include "Windows.h"
 
+#include "plait/Runtime/Weights.h"
+#include "plait/Support/BFloat16.h"
+
 #include <algorithm>
 #include <vector>
 
@@ -80,6 +83,18 @@ Status walk(const plan::RankGrid &mesh, uint32_t rank,
 
 } // namespace
 
+Status runtime::readPiece(Device &device, const Piece &piece, int64_t begin,
+                          std::span<float> target) {
+  uint64_t offset = piece.offset + begin * piece.elementBytes();
+  if (!piece.isRounded)
+    return device.read(offset, std::as_writable_bytes(target));
+  std::vector<BFloat16> rounded(target.size());
+  PLAIT_RETURN_IF_ERROR(
+      device.read(offset, std::as_writable_bytes(std::span(rounded))));
+  std::copy(rounded.begin(), rounded.end(), target.begin());
+  return Status::success();
+}
+
 /// Windows begin where a run does, so that padding before it is not read.
 Status runtime::readElements(Device &device, const plan::RankGrid &mesh,
                              uint32_t rank, const fb::Parameter &parameter,
@@ -87,8 +102,7 @@ Status runtime::readElements(Device &device, const plan::RankGrid &mesh,
   Window window(piece.part);
   auto enter = [&](int64_t local) {
     window.moveTo(local);
-    return device.read(piece.offset + local * sizeof(float),
-                       std::as_writable_bytes(std::span(window.elements)));
+    return readPiece(device, piece, local, window.elements);
   };
   return walk(mesh, rank, parameter, piece, window, enter, sink);
 }

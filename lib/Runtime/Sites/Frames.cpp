@@ -134,8 +134,9 @@ std::vector<KeptRange> runtime::getKeptRanges(const fb::Plan &plan,
     const fb::Parameter &parameter = *plan.parameters()->Get(shard.parameter());
     auto add = [&](const ShardTensor &tensor, KeptRange::Kind kind) {
       Piece piece(mesh, rank, shard, parameter, tensor);
-      ranges.push_back(
-          {piece.offset, uint64_t(piece.part.count) * sizeof(float), kind});
+      ranges.push_back({piece.offset,
+                        uint64_t(piece.part.count) * piece.elementBytes(),
+                        kind});
     };
     add(weightOf(shard), KeptRange::Weights);
     for (uint32_t j = 0; j < length(shard.state()); ++j) {

@@ -56,8 +56,8 @@ const Line lines[] = {
       "decay-steps"}},
     {"optimizer", getOptimizerLine()},
     {"data",
-     {"weights", "tokens", "token-type", "text", "text-as-bytes", "shuffle",
-      "document-end"}},
+     {"weights", "adapter", "tokens", "token-type", "text", "text-as-bytes",
+      "shuffle", "document-end"}},
     {"evaluation",
      {"eval-tokens", "eval-text", "eval-every", "eval-steps", "best"}},
     {"checkpoints",
@@ -135,7 +135,7 @@ std::optional<OptionMismatch> runtime::findMismatch(const fb::Plan &plan,
 Status runtime::compareSettings(Rendezvous &processes,
                                 const std::string &settings) {
   static const std::set<std::string> own = {
-      "weights",   "tokens",     "text",    "eval-tokens",
+      "weights",   "adapter",    "tokens",  "text",  "eval-tokens",
       "eval-text", "checkpoint", "replica", "resume"};
   Json all =
       settings.empty() ? Json::object() : parsePrintedJson<Json>(settings);

@@ -140,6 +140,14 @@ runtime::makeExecutor(const fb::Plan &plan, const TrainOptions &options) {
   return executor;
 }
 
+/// A model, and adapters where there are some.
+static Result<WeightFiles> openWeights(const fb::Plan &plan,
+                                       const TrainOptions &options) {
+  if (options.adapter.empty())
+    return WeightFiles::open(options.weights);
+  return openWithAdapter(plan, options.weights, options.adapter);
+}
+
 /// Files are opened by every process: each reads the elements of its own ranks.
 Status runtime::setInitialWeights(Executor &executor,
                                   const TrainOptions &options) {
@@ -147,8 +155,9 @@ Status runtime::setInitialWeights(Executor &executor,
   return doTogether(executor, [&] {
     if (options.weights.empty())
       return initializeWeights(executor, options.seed);
-    Result<WeightFiles> files = WeightFiles::open(options.weights);
-    return files.ok() ? loadWeights(executor, *files) : files.status();
+    Result<WeightFiles> files = openWeights(executor.plan(), options);
+    return files.ok() ? loadWeights(executor, *files, options.seed)
+                      : files.status();
   });
 }
 
@@ -176,7 +185,7 @@ void runtime::warnOfUnusedWeights(const Executor &executor,
                                   const TrainOptions &options) {
   if (options.weights.empty())
     return;
-  Result<WeightFiles> files = WeightFiles::open(options.weights);
+  Result<WeightFiles> files = openWeights(executor.plan(), options);
   if (!files.ok()) // setInitialWeights says so
     return;
   std::vector<std::string> names = findUnusedTensors(executor.plan(), *files);

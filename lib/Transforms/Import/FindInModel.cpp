@@ -36,3 +36,15 @@ plait::findParameters(ModuleOp module, StringRef pattern, StringRef what) {
     return module.emitError("no parameter is called \"") << pattern << "\"";
   return found;
 }
+
+/// Gives the op to what the read belongs to: its layer.
+void plait::stopGradient(SlotOpInterface read) {
+  Operation *op = read;
+  OpBuilder builder(op->getContext());
+  builder.setInsertionPointAfter(op);
+  Value tensor = read.getTensor();
+  auto stop = nn::StopGradientOp::create(builder, op->getLoc(),
+                                         tensor.getType(), tensor);
+  stop->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  tensor.replaceAllUsesExcept(stop.getResult(), stop);
+}

@@ -28,6 +28,10 @@ mlir::FailureOr<llvm::SmallVector<nn::ParameterOp>>
 findParameters(mlir::ModuleOp module, llvm::StringRef pattern,
                llvm::StringRef what);
 
+/// Puts an nn.stop_gradient behind `read`, so that its parameter has no
+/// gradient of it.
+void stopGradient(SlotOpInterface read);
+
 } // namespace plait
 
 #endif // PLAIT_LIB_TRANSFORMS_IMPORT_FINDINMODEL_H

@@ -24,18 +24,6 @@ namespace plait {
 using namespace mlir;
 using namespace plait;
 
-/// Gives the op to what the read belongs to: its layer.
-static void stopGradient(SlotOpInterface read) {
-  Operation *op = read;
-  OpBuilder builder(op->getContext());
-  builder.setInsertionPointAfter(op);
-  Value tensor = read.getTensor();
-  auto stop = nn::StopGradientOp::create(builder, op->getLoc(),
-                                         tensor.getType(), tensor);
-  stop->setDiscardableAttrs(op->getDiscardableAttrDictionary());
-  tensor.replaceAllUsesExcept(stop.getResult(), stop);
-}
-
 namespace {
 struct FreezeParametersPass
     : plait::impl::FreezeParametersPassBase<FreezeParametersPass> {

@@ -25,6 +25,12 @@ void plait::buildModelEdits(OpPassManager &manager, const ModelEdits &edits) {
     manager.addPass(createInsertDocumentMaskPass());
   if (edits.targetWeights)
     manager.addPass(createWeighTargetsPass());
+  // In front of what names parameters: adapters are some.
+  if (edits.loraRank)
+    manager.addPass(createAddAdaptersPass(
+        {edits.loraRank, edits.loraAlpha,
+         SmallVector<std::string>(edits.loraTargets.begin(),
+                                  edits.loraTargets.end())}));
   if (!edits.noDecay.empty())
     manager.addPass(createRemoveDecayPass({SmallVector<std::string>(
         edits.noDecay.begin(), edits.noDecay.end())}));

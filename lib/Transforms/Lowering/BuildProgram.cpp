@@ -24,6 +24,7 @@
 
 #include "PackMemory.h"
 #include "plait/Configuration/Optimizers.h"
+#include "plait/Dialect/NN/IR/Adapters.h"
 #include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Dialect/Plan/IR/RowPitch.h"
 
@@ -350,7 +351,9 @@ void ProgramBuilder::addAccessed(Operation *op) {
     access(own.getSymbol(), own.getSlot(), own.getTensor().getType(),
            plan::getMemoryPlace(own.getTensor()));
     // What is saved is the value, also where nothing updates it.
-    if (own.getSlot() == nn::Slot::Compute)
+    nn::ParameterOp parameter = nn::findParameter(own, tables);
+    if (own.getSlot() == nn::Slot::Compute &&
+        !(parameter && nn::lacksMaster(parameter)))
       access(own.getSymbol(), nn::Slot::Value, getMasterType(own),
              std::nullopt);
   } else if (isa<ConstantDataOpInterface>(op))

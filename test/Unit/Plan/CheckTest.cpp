@@ -347,6 +347,13 @@ const Case structureCases[] = {
     {"StateFrozen",
      [](P &p) { divideBlocks(p), p.parameters[1]->frozen = true; },
      "shard of 'sum' is frozen and divided"},
+    {"WithoutMaster",
+     [](P &p) {
+       fb::ShardT &shard = *p.programs[1]->shards[0];
+       shard.compute_dtype = fb::DType::BF16;
+       shard.compute_weight = shard.weight;
+     },
+     "shard of 'sum' is trained, but has no master of its bf16 copy"},
     {"ModelFlops", [](P &p) { p.model_flops = -1; },
      "model_flops is -1, expected a number of at least 0"},
     {"ClusterEmpty", [](P &p) { describe(p).nodes = 0; },

@@ -82,6 +82,12 @@ void addSetting(fb::PlanT &plan) {
 
 void addFloats(fb::PlanT &plan) { append(plan.float_inputs).name = "x"; }
 
+void addRounded(fb::PlanT &plan) {
+  fb::ShardT &shard = *plan.programs[0]->shards[0];
+  shard.compute_dtype = fb::DType::BF16;
+  shard.compute_weight = shard.weight;
+}
+
 void addSavedShape(fb::PlanT &plan) { plan.parameters[0]->saved_shape = {1}; }
 
 void addGraph(fb::PlanT &plan) {
@@ -166,6 +172,7 @@ const std::map<std::string, Add> additions = {
     {"StateSlot.from_weight", addRule},
     {"Parameter.saved_shape", addSavedShape},
     {"Plan.float_inputs", addFloats},
+    {"Shard.weight", addRounded},
     {"FloatInput", addFloats},
     {"Input.float_input", addFloats},
     {"InputKind.Features", addFloats},

@@ -1,0 +1,147 @@
+//===- AdapterFolder.cpp - Adapters as PEFT saves them --------------------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM Exceptions.
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// The fields are those of PEFT's LoraConfig. What is not written has its
+// default there.
+//
+//===----------------------------------------------------------------------===//
+
+#include "AdapterFolder.h"
+
+#include "plait/Plan/Adapters.h"
+#include "plait/Plan/Defaults.h"
+#include "plait/Plan/Files.h"
+#include "plait/Plan/Json.h"
+#include "plait/Runtime/Weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+
+using namespace plait;
+using namespace plait::runtime;
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+struct Facts {
+  int64_t rank = 0;
+  std::set<std::string> modules;
+  /// Whether files have the layers' matrices as [inputs, outputs].
+  bool isTransposed = false;
+};
+
+using Shape = flatbuffers::Vector<int64_t>;
+
+/// Whether the dimensions of the inputs, which A has behind the rank, are the
+/// first ones of `weight` and not its last.
+bool beginsWithInputs(const Shape &weight, const Shape &a) {
+  size_t inputs = a.size() - 1;
+  return weight.size() > inputs &&
+         std::equal(a.begin() + 1, a.end(), weight.begin()) &&
+         !std::equal(a.begin() + 1, a.end(), weight.end() - inputs);
+}
+
+Facts findFacts(const fb::Plan &plan) {
+  Facts facts;
+  std::map<std::string, const Shape *, std::less<>> shapes;
+  for (const fb::Parameter *parameter : *plan.parameters())
+    shapes.emplace(parameter->file_name()->str(), parameter->shape());
+  for (const fb::Parameter *parameter : *plan.parameters()) {
+    std::string_view name = parameter->file_name()->string_view();
+    if (!plan::isAdapter(name) || !name.ends_with(plan::kAdapterA))
+      continue;
+    name.remove_prefix(plan::kAdapterPrefix.size());
+    name.remove_suffix(plan::kAdapterA.size());
+    std::string module(name);
+    facts.rank = parameter->file_shape()->Get(0);
+    auto weight = shapes.find(module + ".weight");
+    facts.isTransposed |=
+        weight != shapes.end() &&
+        beginsWithInputs(*weight->second, *parameter->shape());
+    facts.modules.insert(std::move(module));
+  }
+  return facts;
+}
+
+/// Returns the setting; 0: there is none.
+double findAlpha(const fb::Plan &plan) {
+  for (uint32_t i = 0; i < plan::length(plan.settings()); ++i)
+    if (const fb::Setting &setting = *plan.settings()->Get(i);
+        setting.name()->string_view() == plan::kAlphaSetting)
+      return std::strtod(setting.value()->c_str(), nullptr);
+  return 0.0;
+}
+
+/// PEFT has whole numbers as such.
+Json printNumber(double number) {
+  return number == std::floor(number) ? Json(int64_t(number)) : Json(number);
+}
+
+} // namespace
+
+bool runtime::hasAdapters(const fb::Plan &plan) { return findAlpha(plan) > 0; }
+
+/// Whole names of modules: how one ends may also be the end of another's.
+std::string runtime::makeAdapterConfig(const fb::Plan &plan,
+                                       const std::string &origin) {
+  Facts facts = findFacts(plan);
+  std::error_code error;
+  bool isFolder = std::filesystem::is_directory(origin, error);
+  Json json = {{"peft_type", "LORA"},
+               {"task_type", plan.config() ? Json("CAUSAL_LM") : Json()},
+               {"base_model_name_or_path", isFolder ? Json(origin) : Json()},
+               {"r", facts.rank},
+               {"lora_alpha", printNumber(findAlpha(plan))},
+               {"lora_dropout", 0.0},
+               {"bias", "none"},
+               {"fan_in_fan_out", facts.isTransposed},
+               {"init_lora_weights", true},
+               {"inference_mode", true},
+               {"target_modules", facts.modules}};
+  return json.dump(2) + "\n";
+}
+
+/// Fails where the adapters of `folder` count otherwise than those of the plan.
+static Status checkConfig(const fb::Plan &plan, const std::string &folder) {
+  std::string path = folder + "/" + kAdapterConfig;
+  Result<MappedFile> file = MappedFile::open(path, "adapter");
+  if (!file.ok())
+    return file.status();
+  Result<Json> json = parseJson<Json>(file->bytes());
+  if (!json.ok() || !json->is_object())
+    return fail("adapter '", path, "' is no JSON object");
+  double rank = double(findFacts(plan).rank), alpha = findAlpha(plan);
+  for (auto [name, expected] : {std::pair("peft_type", Json("LORA")),
+                                {"r", printNumber(rank)},
+                                {"lora_alpha", printNumber(alpha)},
+                                {"use_rslora", Json(false)},
+                                {"use_dora", Json(false)}}) {
+    // Older versions have fewer fields.
+    if (auto found = json->find(name);
+        found != json->end() && *found != expected)
+      return fail("adapter '", path, "' has ", name, " ", found->dump(),
+                  ", the plan ", expected.dump());
+  }
+  return Status::success();
+}
+
+Result<WeightFiles> runtime::openWithAdapter(const fb::Plan &plan,
+                                             const std::string &weights,
+                                             const std::string &adapter) {
+  if (!hasAdapters(plan))
+    return fail("adapter '", adapter, "' is given, but the plan trains none");
+  PLAIT_RETURN_IF_ERROR(checkConfig(plan, adapter));
+  Result<WeightFiles> files = WeightFiles::open(weights);
+  if (files.ok())
+    PLAIT_RETURN_IF_ERROR(files->add(adapter + "/" + kAdapterFile));
+  return files;
+}

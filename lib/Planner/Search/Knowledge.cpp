@@ -109,9 +109,12 @@ Estimated Knowledge::makeEstimate(const Node &node,
   context.partLists = &bounds.getPartLists();
   context.cutoff = limit;
   if (node.schedule->searches) {
-    // The rest of the step takes its part of the limit.
+    // The rest of the step takes its part of the limit, and so does the slowest
+    // replica.
     context.cutoff -=
+        input.training.framework.stepSeconds +
         bounds.getStepSeconds(*node.work, *node.probe, configuration, limit);
+    context.cutoff /= 1 + getWaitShare(configuration, input.training);
     result.cutoff = context.cutoff;
     if (std::optional<double> slow = findSlowOrder(context)) {
       result.isSlow = true;

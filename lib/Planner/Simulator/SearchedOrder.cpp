@@ -37,11 +37,58 @@ static std::vector<uint32_t> getLimits(const schedule::Problem &problem) {
   return limits;
 }
 
-/// No order takes less: a rank has its own work to do behind one forward pass
-/// of the stages in front.
+/// Seconds from the first forward of each virtual stage to what its first input
+/// gradient needs, at least: all stages behind run one forward and one input
+/// gradient. Messages are left out.
+static std::vector<double> getRoundTrips(const std::vector<StageCost> &costs) {
+  std::vector<double> trips(costs.size());
+  double behind = 0;
+  for (size_t stage = costs.size(); stage-- > 0;) {
+    const StageCost &cost = costs[stage];
+    trips[stage] = behind + cost.forward;
+    behind += cost.forward + cost.backwardInput - cost.early;
+  }
+  return trips;
+}
+
+/// Seconds that `rank` is idle for want of memory, at least; lib/Schedule's
+/// Bound.cpp has the proof for one chunk and nothing that is early.
+///
+/// 1. Before its first input gradient, which is of its last stage, a rank can
+///    run forwards only, as many as it may hold, and what is early.
+/// 2. From the start of its last forward to the input gradient of that there
+///    are, beside these two, gradients of no more than it holds. With more
+///    microbatches than it may hold that is after the first input gradient.
+static double getIdleSeconds(uint32_t rank, const schedule::Problem &problem,
+                             const std::vector<StageCost> &costs,
+                             const std::vector<double> &trips,
+                             const OrderGoal &goal) {
+  uint32_t first = problem.stageOf(rank, 0);
+  uint32_t last = problem.stageOf(rank, problem.chunks - 1);
+  const StageCost &cost = costs[last];
+  double between = 0, longest = 0; // forwards from one to the other; of one
+  for (uint32_t stage = first; stage < last; ++stage)
+    between += costs[stage].forward;
+  for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
+    longest = std::max(longest, costs[problem.stageOf(rank, chunk)].forward);
+  double forwards = double(goal.limit) * problem.chunks * longest;
+  double idle = std::max(0.0, between + trips[last] - forwards - cost.early);
+  if (problem.chunks > 1 || problem.microbatches <= goal.limit ||
+      goal.weightShare <= 0)
+    return idle;
+  double gradients =
+      (goal.limit - 1) * std::max(cost.backwardInput + cost.backwardWeight,
+                                  cost.backwardWeight / goal.weightShare);
+  return idle +
+         std::max(0.0, trips[last] - cost.forward - cost.early - gradients);
+}
+
+/// No order within the limit of `goal` takes less: a rank has its own work to
+/// do, and to be idle, behind one forward pass of the stages in front.
 static double getLeastSeconds(const schedule::Problem &problem,
                               const std::vector<StageCost> &costs,
-                              TransferCost transfer) {
+                              TransferCost transfer, const OrderGoal &goal) {
+  const std::vector<double> trips = getRoundTrips(costs);
   double least = 0, outside = 0;
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
     double work = 0;
@@ -49,7 +96,8 @@ static double getLeastSeconds(const schedule::Problem &problem,
       const StageCost &cost = costs[problem.stageOf(rank, chunk)];
       work += cost.forward + cost.backwardInput + cost.backwardWeight;
     }
-    least = std::max(least, outside + problem.microbatches * work);
+    double idle = getIdleSeconds(rank, problem, costs, trips, goal);
+    least = std::max(least, outside + problem.microbatches * work + idle);
     outside += costs[problem.stageOf(rank, 0)].forward +
                transfer.at(rank, problem.stages);
   }
@@ -109,7 +157,9 @@ double Estimator::getLeastOrder(const schedule::Problem &problem) const {
     if (limit <= room)
       most = std::max(most, limit);
   const std::vector<StageCost> costs = getStageCosts();
-  return std::max(getLeastSeconds(problem, costs, transfer),
+  OrderGoal goal = getTypicalGoal();
+  goal.limit = most;
+  return std::max(getLeastSeconds(problem, costs, transfer, goal),
                   getHoldingSeconds(problem, costs) / most);
 }
 
@@ -124,7 +174,6 @@ Result<double> Estimator::runLeastOrder() {
 /// not timed, which takes a second order.
 Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
   const std::vector<StageCost> costs = getStageCosts();
-  const double least = getLeastSeconds(problem, costs, transfer);
   const double holding = getHoldingSeconds(problem, costs);
   const double room = countRoom(problem);
   const Device &device = context.cluster.device;
@@ -145,6 +194,7 @@ Result<OrderGoal> Estimator::searchOrder(const schedule::Problem &problem) {
     goal.limit = limit;
     if (limit > room && limit > 1)
       continue;
+    const double least = getLeastSeconds(problem, costs, transfer, goal);
     // Those that follow hold less, and take no less time than this.
     if (holding / limit >= shortest || least >= shortest * (1 - 1e-9))
       break;

@@ -71,6 +71,6 @@ TEST(SearchedOrder, BoundHolds) {
     full += bound > ample.getBound();
   }
   EXPECT_GT(fit, 100);
-  EXPECT_GT(near, 100);
-  EXPECT_GT(full, 20); // where memory is the reason
+  EXPECT_GT(near, 225); // 221 if ranks without memory were never idle
+  EXPECT_GT(full, 150); // where memory is the reason
 }

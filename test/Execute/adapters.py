@@ -58,8 +58,8 @@ def zero(stage: int) -> tuple[str, ...]:
 
 
 RUNS = (
-    *(Run(case, "pp=1") for case in ("llama", "gpt2", "qwen3", "phi3")),
-    *(Run(case, "tp=2", SP) for case in ("llama", "gpt2", "qwen3", "phi3")),
+    *(Run(case, "pp=1") for case in ("llama", "gpt2", "qwen3", "phi3", "neox")),
+    *(Run(case, "tp=2", SP) for case in ("llama", "gpt2", "qwen3", "phi3", "neox")),
     *(Run(case, "pp=2,dp=2", zero(3)) for case in ("llama", "gpt2", "qwen3")),
     Run("llama", "pp=1", FULL + BF16),
     Run("llama", "dp=4", zero(3) + BF16),

@@ -40,6 +40,8 @@ CASES = [
     Adapters("gpt2", "gpt2-small-test", 3, 16),
     Adapters("qwen3", "qwen3-small-test", 4, 2, ["q_proj", "v_proj", "down_proj"]),
     Adapters("phi3", "phi3-small-test", 2, 8),
+    # The rows of queries, keys and values of each head are together.
+    Adapters("neox", "neox-small-test", 3, 8),
 ]
 
 

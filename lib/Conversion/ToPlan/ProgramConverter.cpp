@@ -43,19 +43,6 @@ using namespace plait::plan;
 static constexpr nn::Slot kAddedSlots[] = {
     nn::Slot::Gradient, nn::Slot::getState(kErrorState.data())};
 
-/// Returns the shape in which the model's author has the tensor of a file,
-/// where a front end has split its dimensions and says so; else nothing.
-static std::vector<int64_t> findSavedShape(nn::ParameterOp op,
-                                           nn::FileAttr file) {
-  auto model = op->getParentOfType<ModuleOp>()->getAttrOfType<DictionaryAttr>(
-      nn::kModelAttr);
-  auto shapes =
-      model ? model.getAs<DictionaryAttr>("shapes") : DictionaryAttr();
-  auto shape = shapes ? shapes.getAs<DenseI64ArrayAttr>(file.getName())
-                      : DenseI64ArrayAttr();
-  return shape ? shape.asArrayRef().vec() : std::vector<int64_t>();
-}
-
 /// Tells what a parameter is on the whole mesh: shape, where a file has it, how
 /// it begins. Its dtype is that of the master value, whatever is computed with.
 static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
@@ -74,7 +61,7 @@ static std::unique_ptr<fb::ParameterT> makeParameter(nn::ParameterOp op) {
     parameter->file_shape = file.getShape().vec();
     parameter->box_begin = file.getBegin().vec();
     parameter->box_shape = file.getBox().vec();
-    parameter->saved_shape = findSavedShape(op, file);
+    parameter->saved_shape = nn::findSavedShape(op).vec();
   }
   // A normal distribution without spread is a constant.
   double std = op.getInit().getStd().getValueAsDouble();

@@ -18,8 +18,10 @@
 #include "../Retype.h"
 #include "ModelBuilder.h"
 
-#include "mlir/IR/Verifier.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Plan/ModelFolder.h"
+
+#include "mlir/IR/Verifier.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/JSON.h"
@@ -323,8 +325,8 @@ static void setModelAttr(ModuleOp module, StringRef type, StringRef name,
     shapes.push_back(
         builder.getNamedAttr(tensor, builder.getDenseI64ArrayAttr(shape)));
   if (!shapes.empty())
-    entries.push_back(
-        builder.getNamedAttr("shapes", builder.getDictionaryAttr(shapes)));
+    entries.push_back(builder.getNamedAttr(nn::kShapesEntry,
+                                           builder.getDictionaryAttr(shapes)));
   module->setAttr(nn::kModelAttr, builder.getDictionaryAttr(entries));
 }
 

@@ -16,6 +16,7 @@
 
 #include "plait/Dialect/NN/IR/Adapters.h"
 #include "plait/Dialect/NN/IR/NNBuilder.h"
+#include "plait/Dialect/NN/IR/Parameters.h"
 #include "plait/Transforms/ModelEdits.h"
 #include "plait/Transforms/Passes.h"
 
@@ -25,6 +26,7 @@
 #include "llvm/ADT/StringSet.h"
 
 #include <cmath>
+#include <map>
 
 namespace plait {
 #define GEN_PASS_DEF_ADDADAPTERSPASS
@@ -36,9 +38,10 @@ using namespace plait;
 
 namespace {
 
-/// Rows of a matrix [rows, columns] of the files.
+/// Rows of a matrix [blocks * of, columns] of the files: `count` rows of each
+/// block, from `begin` on.
 struct Rows {
-  int64_t begin, count, of;
+  int64_t begin, count, of, blocks = 1;
 };
 
 /// A matmul of activations and a parameter.
@@ -65,6 +68,9 @@ struct Layer {
 
 /// Maps names of modules to layers, in the order in which the model uses them.
 using Layers = llvm::MapVector<StringRef, Layer>;
+
+/// Maps names of tensors to shapes.
+using Shapes = std::map<std::string, std::array<int64_t, 2>>;
 
 /// Gives new ops what `like` says of where it belongs.
 struct PlaceListener : OpBuilder::Listener {
@@ -97,7 +103,7 @@ static bool isRouted(Value x) {
 
 /// Returns the rows of the files' matrix that `weight` has, of `inputs`
 /// columns, which are the last elements or the first ones. Nothing: its part of
-/// the tensor is no run of whole rows.
+/// the tensor is no run of whole rows, neither of all nor of each block.
 static std::optional<Rows> findRows(nn::ParameterOp weight, int64_t inputs,
                                     bool inIsLast) {
   nn::FileAttr file = weight.getFileAttr();
@@ -119,6 +125,8 @@ static std::optional<Rows> findRows(nn::ParameterOp weight, int64_t inputs,
     for (ArrayRef<int64_t> *dims : {&shape, &begin, &box})
       *dims = inIsLast ? dims->drop_back() : dims->drop_front();
   }
+  if (shape.size() == 2 && box[0] == shape[0] && box[1] != shape[1])
+    return Rows{begin[1], box[1], shape[1], shape[0]};
   Rows rows{0, ShapedType::getNumElements(box),
             ShapedType::getNumElements(shape)};
   // One run: all of what is behind the first dimension with several.
@@ -256,8 +264,11 @@ namespace {
 /// Adds the adapters of one layer.
 class Adapter {
 public:
-  Adapter(StringRef module, int64_t rank, double alpha)
-      : module(module), rank(rank), factor(alpha / double(rank)) {}
+  /// `saved` gets the shapes that files have of tensors, by name, where
+  /// parameters have them with a dimension more.
+  Adapter(StringRef module, int64_t rank, double alpha, Shapes &saved)
+      : module(module), rank(rank), factor(alpha / double(rank)), saved(saved) {
+  }
 
   /// y + (x · Aᵀ) · alpha / rank · Bᵀ, in the place of y.
   void add(Use &use) {
@@ -310,8 +321,8 @@ private:
     SmallVector<int64_t> shape{rank};
     llvm::append_range(shape, use.inExtents);
     double std = 1.0 / std::sqrt(3.0 * double(use.inputs()));
-    return declare(use, plan::kAdapterA, "", shape, std, {rank, use.inputs()},
-                   0, rank);
+    return declare(use, plan::kAdapterA, "", shape, std, {0, rank, rank},
+                   use.inputs());
   }
 
   /// B starts as zeros, so that the model starts as it is without adapters.
@@ -323,15 +334,13 @@ private:
     StringRef part = weight.getSymName();
     if (!part.consume_front(nn::findTensor(weight)))
       part = "";
-    return declare(use, plan::kAdapterB, part, shape, 0.0, {use.rows.of, rank},
-                   use.rows.begin, use.rows.count);
+    return declare(use, plan::kAdapterB, part, shape, 0.0, use.rows, rank);
   }
 
-  /// A view of `count` rows of a matrix of the files; declared once.
+  /// A view of these rows of a matrix of the files; declared once.
   nn::ParameterOp declare(Use &use, std::string_view end, StringRef part,
-                          ArrayRef<int64_t> shape, double std,
-                          std::array<int64_t, 2> matrix, int64_t begin,
-                          int64_t count) {
+                          ArrayRef<int64_t> shape, double std, const Rows &rows,
+                          int64_t columns) {
     nn::ParameterOp weight = use.weight;
     auto model = weight->getParentOfType<ModuleOp>();
     std::string symbol = (module + StringRef(end) + part).str();
@@ -346,9 +355,17 @@ private:
                           builder.getF64FloatAttr(std));
     std::string tensor =
         (StringRef(plan::kAdapterPrefix) + module + StringRef(end)).str();
+    SmallVector<int64_t> matrix{rows.of, columns}, begin{rows.begin, 0},
+        box{rows.count, columns};
+    if (rows.blocks > 1) {
+      saved[tensor] = {rows.blocks * rows.of, columns};
+      matrix.insert(matrix.begin(), rows.blocks);
+      begin.insert(begin.begin(), 0);
+      box.insert(box.begin(), rows.blocks);
+    }
     auto file =
         nn::FileAttr::get(builder.getContext(), builder.getStringAttr(tensor),
-                          matrix, {begin, 0}, {count, matrix[1]});
+                          matrix, begin, box);
     return nn::ParameterOp::create(
         builder, loc, symbol,
         RankedTensorType::get(shape, builder.getF32Type()), init,
@@ -360,6 +377,7 @@ private:
   StringRef module;
   int64_t rank;
   double factor;
+  Shapes &saved;
   PlaceListener listener;
   llvm::DenseMap<Value, Value> lows; // of inputs: alpha / rank · x · Aᵀ
   llvm::StringSet<> names;
@@ -397,9 +415,16 @@ struct AddAdaptersPass : plait::impl::AddAdaptersPassBase<AddAdaptersPass> {
   }
 
   /// Keeps what saved adapters have to say.
-  void describe() {
+  void describe(const Shapes &saved) {
     ModuleOp module = getOperation();
     NamedAttrList model(module->getAttrOfType<DictionaryAttr>(nn::kModelAttr));
+    if (!saved.empty()) {
+      NamedAttrList shapes(
+          dyn_cast_or_null<DictionaryAttr>(model.get(nn::kShapesEntry)));
+      for (const auto &[tensor, shape] : saved)
+        shapes.set(tensor, Builder(module).getDenseI64ArrayAttr(shape));
+      model.set(nn::kShapesEntry, shapes.getDictionary(module.getContext()));
+    }
     model.set(plan::kAlphaEntry, Builder(module).getF64FloatAttr(alpha));
     module->setAttr(nn::kModelAttr, model.getDictionary(module.getContext()));
   }
@@ -429,14 +454,15 @@ struct AddAdaptersPass : plait::impl::AddAdaptersPassBase<AddAdaptersPass> {
     if (failed(chosen))
       return signalPassFailure();
     llvm::StringSet<> trained;
+    Shapes saved;
     for (StringRef module : *chosen) {
-      Adapter adapter(module, rank, alpha);
+      Adapter adapter(module, rank, alpha, saved);
       for (Use &use : layers[module].uses)
         adapter.add(use);
       for (const auto &name : adapter.getNames())
         trained.insert(name.getKey());
     }
-    describe();
+    describe(saved);
     for (SlotOpInterface read : nn::findAccesses(*loss, nn::SlotAccess::Read))
       if (!trained.contains(read.getSymbol()))
         stopGradient(read);

@@ -169,6 +169,18 @@ LogicalResult ParameterOp::verify() {
 }
 
 /// The verifier knows all names.
+ArrayRef<int64_t> nn::findSavedShape(ParameterOp parameter) {
+  FileAttr file = parameter.getFileAttr();
+  auto module = parameter->getParentOfType<ModuleOp>();
+  auto model = module ? module->getAttrOfType<DictionaryAttr>(kModelAttr)
+                      : DictionaryAttr();
+  auto shapes =
+      model ? model.getAs<DictionaryAttr>(kShapesEntry) : DictionaryAttr();
+  auto shape = shapes && file ? shapes.getAs<DenseI64ArrayAttr>(file.getName())
+                              : DenseI64ArrayAttr();
+  return shape ? shape.asArrayRef() : ArrayRef<int64_t>();
+}
+
 const Optimizer &nn::findOptimizer(ParameterOp parameter,
                                    const Optimizer &main) {
   if (std::optional<StringRef> own = parameter.getOptimizer())

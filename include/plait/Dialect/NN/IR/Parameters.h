@@ -33,9 +33,19 @@ inline ParameterOp findParameter(SlotOpInterface op,
   return tables.lookupNearestSymbolFrom<ParameterOp>(op, op.getSymbolAttr());
 }
 
+/// The entry of `plait.model` with the shapes that files have of tensors, by
+/// name, where boxes of parameters have a dimension of them as several.
+inline constexpr llvm::StringLiteral kShapesEntry = "shapes";
+
+/// Returns the shape that files have of the parameter's tensor, where
+/// `plait.model` says so; else nothing.
+llvm::ArrayRef<int64_t> findSavedShape(ParameterOp parameter);
+
 /// Counts the dimensions that files give a parameter: a bias whose heads are a
 /// dimension of their own here is still a vector.
 inline size_t countDims(ParameterOp parameter) {
+  if (llvm::ArrayRef<int64_t> shape = findSavedShape(parameter); !shape.empty())
+    return shape.size();
   if (FileAttr file = parameter.getFileAttr())
     return file.getBox().size();
   return llvm::cast<mlir::ShapedType>(parameter.getType()).getRank();

@@ -13,6 +13,7 @@ PyTorch and transformers.
 Needs what from_torch.py needs, and says so where it is not there."""
 
 import json
+import importlib.util
 import os
 import pathlib
 import random
@@ -72,6 +73,27 @@ def make_neox():
             rotary_pct=0.5,
         )
     )
+
+
+def make_wrapped():
+    """Llama as peft wraps it: only adapters are trained."""
+    import peft
+    import torch
+
+    class Wrapped(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            targets = ["q_proj", "down_proj"]
+            adapters = peft.LoraConfig(r=3, lora_alpha=6, target_modules=targets)
+            self.model = peft.get_peft_model(make_llama(), adapters)
+            for name, p in self.model.named_parameters():
+                if ".lora_B." in name:
+                    torch.nn.init.normal_(p, 0, 0.05)
+
+        def forward(self, tokens):
+            return self.model(tokens).logits
+
+    return Wrapped().eval()
 
 
 def make_own():
@@ -597,6 +619,8 @@ def main() -> int:
         report.case("whole/llama", lambda: check_whole(suite, make_llama))
         report.case("whole/neox", lambda: check_whole(suite, make_neox))
         report.case("whole/own", lambda: check_whole(suite, make_own))
+        if importlib.util.find_spec("peft"):
+            report.case("whole/wrapped", lambda: check_whole(suite, make_wrapped))
         report.case("loading", lambda: check_loading(suite))
         report.case("weights", lambda: check_weights(suite))
         report.case("data", lambda: check_data(suite))

@@ -251,12 +251,24 @@ static Kept findKept(ShardableOpInterface op, const FactorRule &rule,
   return kept.axes.empty() ? keepLinear(op) : kept;
 }
 
+/// Returns `axes` without those that `sharding` is partial over.
+static ArrayAttr dropPartial(ArrayAttr axes, ShardingAttr sharding) {
+  SmallVector<StringAttr, 2> all = dist::getAxes(axes);
+  ArrayAttr kept = ArrayAttr::get(axes.getContext(), {});
+  for (StringAttr axis : all)
+    if (!sharding.isPartialOver(axis))
+      kept = dist::addAxis(kept, axis,
+                           axis == all.back() ? dist::getRounds(axes) : 1);
+  return kept;
+}
+
 void plait::readPartialSums(ShardableOpInterface op, FactorAxes &axes) {
   SmallVector<dist::ReshardOp> combined;
   for (Value operand : op->getOperands()) {
     auto moved = operand.getDefiningOp<dist::ReshardOp>();
-    if (!moved || !moved->hasOneUse() ||
-        !ShardingAttr::of(moved.getInput()).isPartial())
+    ShardingAttr from = moved ? ShardingAttr::of(moved.getInput()) : nullptr;
+    if (!from || !moved->hasOneUse() || !from.isPartial() ||
+        from.getReduction() != Reduction::Sum)
       return;
     combined.push_back(moved);
   }
@@ -267,15 +279,9 @@ void plait::readPartialSums(ShardableOpInterface op, FactorAxes &axes) {
       !llvm::all_equal(llvm::map_range(combined, typeOf)))
     return;
   ShardingAttr sharding = ShardingAttr::of(combined.front().getInput());
-  for (ArrayAttr &own : axes) {
-    if (!own)
-      continue;
-    SmallVector<Attribute> kept(own.getValue());
-    llvm::erase_if(kept, [&](Attribute axis) {
-      return sharding.isPartialOver(cast<StringAttr>(axis));
-    });
-    own = ArrayAttr::get(op.getContext(), kept);
-  }
+  for (ArrayAttr &own : axes)
+    if (own)
+      own = dropPartial(own, sharding);
   for (auto [index, moved] : llvm::enumerate(combined)) {
     op->setOperand(index, moved.getInput());
     moved->erase();

@@ -116,6 +116,8 @@ namespace {
 struct MergeEqualPass : PassWrapper<MergeEqualPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(MergeEqualPass)
 
+  StringRef getArgument() const override { return "plait-merge-equal"; }
+
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (llvm::hasSingleElement(function.getBody()))

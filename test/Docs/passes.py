@@ -92,7 +92,9 @@ def read_phases(tools: Tools) -> dict[str, list[str]]:
     table = re.search(r"^\| phase \|.*\n(?:\|.*\n)+", text, re.MULTILINE)
     rows = re.findall(r"^\| `(\w+)` \|", table[0] if table else "", re.MULTILINE)
     require("shard" in rows, f"{PHASES_PAGE} has no table of phases")
-    everywhere = ("plait-begin-phase", "plait-end-phase", "canonicalize", "cse")
+    everywhere = (
+        "plait-begin-phase", "plait-end-phase", "canonicalize", "plait-merge-equal",
+    )  # fmt: skip
     phases = {}
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "empty.mlir"

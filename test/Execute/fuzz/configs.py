@@ -266,6 +266,8 @@ def draw_combination(rng: random.Random, config: dict) -> ConfigTrial:
         options += ["--tp-comm-overlap", rng.choice(("1", "2", "4", "8"))]
     if rng.random() < 0.2:
         options.append("--target-weights")
+    if rng.random() < 0.15:
+        options += ["--lora", rng.choice(("1", "2", "5"))]
     return ConfigTrial(config, options)
 
 

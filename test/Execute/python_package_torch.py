@@ -24,10 +24,18 @@ import warnings
 import torch_callbacks
 from from_torch import lacks_torch
 from harness import ROOT, Failure, Reporter, Skipped, arguments, require
+from torch_small import (
+    SEQUENCE,
+    VOCABULARY,
+    make_llama,
+    make_neox,
+    make_own,
+    make_wrapped,
+)
 
 sys.path[:0] = [str(ROOT / "python")]
 
-BATCH, SEQUENCE, STEPS, VOCABULARY = 8, 32, 20, 256
+BATCH, STEPS = 8, 20
 RECIPE = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-5, "weight_decay": 0.1}
 CLIP = 1.0
 MESH = {"pp": 2, "dp": 2, "tp": 2}
@@ -38,102 +46,6 @@ LOSS = 1e-5
 # A step moves a weight by up to lr, and its direction by what sums are off by: after 20
 # steps runs were off by up to 3e-6.
 WEIGHTS = 1e-5
-
-
-def make_llama():
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    return LlamaForCausalLM(
-        LlamaConfig(
-            hidden_size=64,
-            intermediate_size=96,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            vocab_size=VOCABULARY,
-            max_position_embeddings=64,
-            dtype="bfloat16",  # what is saved is said to be what it is
-        )
-    ).float()
-
-
-def make_neox():
-    """Queries, keys and values of one head lie side by side in one matrix, so plait sees
-    its rows as three dimensions."""
-    from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
-
-    return GPTNeoXForCausalLM(
-        GPTNeoXConfig(
-            hidden_size=64,
-            intermediate_size=96,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            vocab_size=VOCABULARY,
-            max_position_embeddings=64,
-            rotary_pct=0.5,
-        )
-    )
-
-
-def make_wrapped():
-    """Llama as peft wraps it: only adapters are trained."""
-    import peft
-    import torch
-
-    class Wrapped(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            targets = ["q_proj", "down_proj"]
-            adapters = peft.LoraConfig(r=3, lora_alpha=6, target_modules=targets)
-            self.model = peft.get_peft_model(make_llama(), adapters)
-            for name, p in self.model.named_parameters():
-                if ".lora_B." in name:
-                    torch.nn.init.normal_(p, 0, 0.05)
-
-        def forward(self, tokens):
-            return self.model(tokens).logits
-
-    return Wrapped().eval()
-
-
-def make_own():
-    """No class that plait knows: parallel blocks, squared ReLU, one matrix for both
-    ends."""
-    import torch
-    from torch import nn
-    from torch.nn import functional as F
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm = nn.LayerNorm(64)
-            self.attention = nn.Linear(64, 192, bias=False)
-            self.up, self.down = nn.Linear(64, 128), nn.Linear(128, 64)
-
-        def forward(self, x):
-            n = self.norm(x)
-            heads = [
-                y.unflatten(-1, (4, 16)).transpose(1, 2)
-                for y in self.attention(n).chunk(3, -1)
-            ]
-            mixed = F.scaled_dot_product_attention(*heads, is_causal=True)
-            mlp = self.down(F.relu(self.up(n)).square())
-            return x + mixed.transpose(1, 2).flatten(2) + mlp
-
-    class Own(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed = nn.Embedding(VOCABULARY, 64)
-            self.place = nn.Parameter(torch.randn(SEQUENCE, 64) * 0.02)
-            self.blocks = nn.ModuleList(Block() for _ in range(2))
-
-        def forward(self, tokens):
-            x = 0.1 * self.embed(tokens) + self.place[: tokens.shape[1]]
-            for block in self.blocks:
-                x = block(x)
-            return x @ self.embed.weight.T
-
-    return Own()
 
 
 class Suite:

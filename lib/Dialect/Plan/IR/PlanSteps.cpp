@@ -521,8 +521,7 @@ static LogicalResult verifyBlocks(CollectiveOp op) {
   for (int64_t size : {int64_t(op.getOuter()), int64_t(op.getMiddle()),
                        int64_t(op.getChunk())})
     isHuge |= llvm::MulOverflow(one, size, one) != 0;
-  isHuge |= llvm::MulOverflow(one, op.countRanks(), all) != 0;
-  if (isHuge)
+  if (isHuge || llvm::MulOverflow(one, op.countRanks(), all))
     return op.emitOpError("has ")
            << op.getInput().getBytes() << " bytes in and "
            << op.getOutput().getBytes() << " out, expected 2^63 or more";

@@ -175,7 +175,7 @@ static bool hasOwnOptimizers(const fb::Plan &plan) {
   });
 }
 
-/// Who does not know it writes weights in f32 over those in bf16.
+/// A runtime that does not know it writes weights in f32 over those in bf16.
 static bool hasRounded(const fb::Plan &plan) {
   return any(plan.programs(), [](const fb::Program *program) {
     return any(program->shards(),

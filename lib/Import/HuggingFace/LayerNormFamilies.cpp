@@ -37,9 +37,7 @@ Model hf::readGPTNeoX(ConfigReader &config, int64_t sequence) {
   llama.mlpBias = true;
   llama.residualDropout = config.getDropout("hidden_dropout", 0.0);
   llama.embeddingDropout = llama.residualDropout;
-  if (llama.groups != llama.heads)
-    config.fail("field \"num_key_value_heads\" is " + Twine(llama.groups) +
-                ", expected \"num_attention_heads\", " + Twine(llama.heads));
+  requireOwnKeys(llama, config);
   config.requireAbsent("head_dim");
   config.ignore({"classifier_dropout"});
   return makeModel(std::move(llama), config, sequence);
@@ -81,8 +79,8 @@ Model hf::readStarcoder2(ConfigReader &config, int64_t sequence) {
       config.getFlag("use_bias", true);
   llama.residualDropout = config.getDropout("residual_dropout", 0.0);
   llama.embeddingDropout = config.getDropout("embedding_dropout", 0.0);
-  // What the configs of the released models say of the program that trained
-  // them, and Hugging Face's model does not read.
+  // Configs of the released models say this of the program that trained them,
+  // and Hugging Face's model does not read it.
   config.ignore({"activation_function", "attention_softmax_in_fp32",
                  "layer_norm_epsilon", "mlp_type", "norm_type",
                  "scale_attention_softmax_in_fp32", "scale_attn_weights"});

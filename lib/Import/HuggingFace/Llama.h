@@ -60,6 +60,7 @@ struct Norms {
 /// its mean off before, with or without a bias behind.
 enum class NormKind { Rms, Layer, LayerWithoutBias };
 
+/// Functions of MLPs; GELU is exact or by tanh.
 enum class Activation { Silu, Gelu, GeluTanh };
 
 /// Modules of a file, where they are not called as Llama's are.

@@ -258,6 +258,12 @@ void hf::readRopes(Llama &llama, ConfigReader &config, const Usual &usual,
     kind.rope = kind.window ? windowed : whole;
 }
 
+void hf::requireOwnKeys(const Llama &llama, ConfigReader &config) {
+  if (llama.groups != llama.heads)
+    config.fail("field \"num_key_value_heads\" is " + Twine(llama.groups) +
+                ", expected \"num_attention_heads\", " + Twine(llama.heads));
+}
+
 /// Multi-head latent attention: heads have other sizes than `head_dim`, which
 /// says how much of them turns.
 static void readLatent(Llama &llama, ConfigReader &config) {
@@ -281,9 +287,7 @@ static void readLatent(Llama &llama, ConfigReader &config) {
                 ", expected at most the sum of \"qk_nope_head_dim\" and "
                 "\"qk_rope_head_dim\", " +
                 Twine(llama.size));
-  if (llama.groups != llama.heads)
-    config.fail("field \"num_key_value_heads\" is " + Twine(llama.groups) +
-                ", expected \"num_attention_heads\", " + Twine(llama.heads));
+  requireOwnKeys(llama, config);
   // Saved configs repeat both.
   config.ignore({"head_dim", "qk_head_dim"});
   llama.latent = latent;

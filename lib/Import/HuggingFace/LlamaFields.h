@@ -46,6 +46,9 @@ struct Usual {
 /// Reads what all families have.
 Llama readCommon(ConfigReader &config, const Usual &usual);
 
+/// Fails unless each query head has a key and value head of its own.
+void requireOwnKeys(const Llama &llama, ConfigReader &config);
+
 /// Reads a window of all layers: `sliding_window`, or none where that is null.
 /// What a config without the field has is `usual`, 0 for none.
 void readWindow(Llama &llama, ConfigReader &config, int64_t usual);

@@ -220,8 +220,8 @@ private:
   double delayed = 0; // weights' gradients so far that are beside no collective
   double contextBehind = 0;  // what the last attention exchanges behind it
   double untilAttention = 0; // what a forward pass computes before one
-  /// Until when operations so far leave memory behind; the second of half a
-  /// pass that has gradients of weights.
+  /// Clocks until which operations so far leave memory behind; the second is of
+  /// half a pass that has gradients of weights.
   double left[2] = {0, 0};
   double computed = 0; // what the backward pass computes since the last one
   double passed = 0;   // the same, and the last one itself

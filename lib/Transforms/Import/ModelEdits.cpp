@@ -25,7 +25,7 @@ void plait::buildModelEdits(OpPassManager &manager, const ModelEdits &edits) {
     manager.addPass(createInsertDocumentMaskPass());
   if (edits.targetWeights)
     manager.addPass(createWeighTargetsPass());
-  // In front of what names parameters: adapters are some.
+  // Adapters are parameters: they come in front of what names these.
   if (edits.loraRank)
     manager.addPass(createAddAdaptersPass(
         {edits.loraRank, edits.loraAlpha,

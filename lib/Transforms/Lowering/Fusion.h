@@ -158,7 +158,8 @@ private:
   std::unordered_map<Words, uintptr_t, HashWords> kinds;
   llvm::DenseMap<mlir::Operation *, Kind> kindOfOp;
   std::unordered_map<Words, Copies, HashWords> clusters;
-  // Of the cluster that is asked about, kept for their memory.
+  // They describe the cluster that is asked about, and are kept for their
+  // memory.
   Words words;
   llvm::DenseMap<mlir::Value, uintptr_t> numbers;
 };

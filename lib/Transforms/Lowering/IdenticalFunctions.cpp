@@ -74,7 +74,7 @@ void Description::add(Operation *op,
     numbers[result] = numbers.size();
     add(result.getType().getAsOpaquePointer());
   }
-  // As they come, and not as a dictionary, which the context would keep.
+  // They come one by one: a dictionary of them the context would keep.
   NamedAttrList attributes(op->getRawDictionaryAttrs());
   op->getName().populateInherentAttrs(op, attributes);
   for (NamedAttribute attribute : attributes) {

@@ -41,7 +41,7 @@ KnownClusters::Kind KnownClusters::kindOf(Operation *op) {
   Words own{wordOf(op->getName().getAsOpaquePointer()), op->getNumOperands()};
   for (Type type : op->getResultTypes())
     own.push_back(wordOf(type.getAsOpaquePointer()));
-  // As they come, and not as a dictionary, which the context would keep.
+  // They come one by one: a dictionary of them the context would keep.
   NamedAttrList attributes(op->getRawDictionaryAttrs());
   op->getName().populateInherentAttrs(op, attributes);
   for (NamedAttribute attribute : attributes) {

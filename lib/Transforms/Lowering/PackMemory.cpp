@@ -41,7 +41,7 @@ public:
   /// linear to move those behind it, of which there are few while gaps are
   /// rare.
   void add(int64_t begin, int64_t end) {
-    // Mostly it lies behind all that is there, or goes on from the last.
+    // It mostly lies behind all that is there, or goes on from the last.
     if (ranges.empty() || begin > ranges.back().end) {
       ranges.push_back({begin, end});
       return;

@@ -41,11 +41,13 @@ mkdir -p "$native" "$stage/licences" "$work"
 
 # symbols FILE [OPTION]: names in the table for the dynamic linker.
 symbols() {
-  nm -D "${@:2}" "$1" | sed -E 's/.* ([^ @]+)(@.*)?$/\1/'
+  nm -D "$@" | sed -E 's/.* ([^ @]+)(@.*)?$/\1/'
 }
-for file in build/bin/{plaitc,plait-opt,libplait.so.1} $llvm/bin/lld; do
-  symbols "$file"
-done | sort -u > "$work/used"
+{
+  find build/lib build/tools/plait{c,-opt} -name '*.o' -exec nm {} + |
+    sed -E 's/.* //'
+  symbols $llvm/bin/lld
+} | sort -u > "$work/used"
 for name in MLIR LLVM; do
   symbols "$llvm/lib/lib$name.so" --defined-only
 done | sort -u | comm -12 - "$work/used" > "$work/roots"
@@ -75,7 +77,7 @@ for name in absent random; do
 done
 comm -23 "$work/roots" "$work/absent" | sed 's/.*/-Wl,-u,&/' > "$work/options"
 # BOLT and Exegesis are programs of their own, with options of their own.
-find $llvm/lib -name 'libMLIR*.a' -o -name 'libLLVM*.a' | sort |
+sort build/mlir-archives.txt |
   grep -vE '/libLLVM(BOLT|Exegesis)' |
   grep -vE "/libLLVM($others)(AsmParser|CodeGen|Desc|Info|Utils|Disassembler|TargetMCA)\.a$" \
     > "$work/archives"
@@ -101,6 +103,7 @@ link() {
   command=${command#: && }
   command=$(sed -E "s#-o bin/$1 #-o $file #; s#-Wl,-rpath,[^ ]*##g
     s#$llvm/lib/libMLIR\.so[^ ]*#$slim#; s#$llvm/lib/libLLVM\.so[^ ]*##
+    s#-Wl,@[^ ]*/mlir-archives\.txt#$slim#
     s#[^ ]*/libxxhash\.so#-l:libxxhash.a#" <<< "${command% && :}")
   (cd build && $command "$work/random.o" "${rest[@]}" -Wl,-rpath,'$ORIGIN')
 }

@@ -66,10 +66,12 @@ endfunction()
 # last percent of the compiler's own speed.
 set(PLAIT_MLIR_OPTIONS -fno-exceptions -O1)
 
-# A library of the compiler: static, never a part of libMLIR, linked to the one libMLIR.so.
+# A library of the compiler: static, never a part of libMLIR. Programs that it is linked
+# into take libMLIR.so, or the archives that it was made of; see plait_link_archives.
 function(plait_add_mlir_library name)
   plait_add_library(${name} HEADERS PlaitCompilerHeaders ${ARGN})
-  target_link_libraries(${name} PUBLIC MLIR LLVM)
+  target_link_libraries(${name} PUBLIC
+    $<IF:$<BOOL:$<TARGET_PROPERTY:PLAIT_ARCHIVES>>,PlaitMLIRArchives,MLIR$<SEMICOLON>LLVM>)
   target_compile_options(${name} PRIVATE ${PLAIT_MLIR_OPTIONS})
   add_dependencies(${name} plait-headers)
 endfunction()
@@ -89,6 +91,11 @@ endfunction()
 function(plait_add_mlir_tool name)
   plait_add_tool(${name} HEADERS PlaitCompilerHeaders ${ARGN})
   target_compile_options(${name} PRIVATE ${PLAIT_MLIR_OPTIONS})
+endfunction()
+
+# Tools that are started often have MLIR in them.
+function(plait_link_archives)
+  set_target_properties(${ARGN} PROPERTIES PLAIT_ARCHIVES ON)
 endfunction()
 
 # A GoogleTest binary, run by ctest.

@@ -5,9 +5,18 @@ if(NOT LLVM_VERSION_MAJOR EQUAL 22)
   message(FATAL_ERROR "plait needs LLVM/MLIR 22, found ${LLVM_PACKAGE_VERSION} in ${MLIR_DIR}")
 endif()
 
-# One MLIR in the process: everything links libMLIR.so and libLLVM.so.
+# One MLIR in the process: libMLIR.so and libLLVM.so.
 set(MLIR_LINK_MLIR_DYLIB ON)
 set(LLVM_LINK_LLVM_DYLIB ON)
+
+# The same from archives, for tools that are started often: half of what a small
+# model takes was the dynamic linker's, and calls from one library into the other.
+add_library(PlaitMLIRArchives INTERFACE IMPORTED GLOBAL)
+file(GLOB archives ${LLVM_LIBRARY_DIRS}/libMLIR*.a ${LLVM_LIBRARY_DIRS}/libLLVM*.a)
+list(JOIN archives "\n" archives)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/mlir-archives.txt CONTENT "${archives}\n")
+target_link_libraries(PlaitMLIRArchives INTERFACE
+  -Wl,@${PROJECT_BINARY_DIR}/mlir-archives.txt -Wl,--gc-sections z zstd)
 
 list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
 include(TableGen)

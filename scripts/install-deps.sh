@@ -46,30 +46,36 @@ if [ ${#missing[@]} -gt 0 ]; then
     apt-get install -y -q --no-install-recommends "${missing[@]}"
 fi
 
-# The stamp is newer than the requirements it was made from.
-if [ ! build/venv/installed -nt test/requirements.txt ]; then
-  # The system's interpreter: another one on PATH may go away.
-  /usr/bin/python3 -m venv build/venv
-  build/venv/bin/pip install --quiet --disable-pip-version-check \
-    -r test/requirements.txt
-  touch build/venv/installed
-fi
+# make_venv FOLDER REQUIREMENTS [OPTION...]: an environment of the system's Python,
+# for another one on PATH may go away. Options are venv's but --no-deps, which is
+# pip's. The stamp is newer than the requirements that it was made from.
+make_venv() {
+  local folder=$1 requirements=$2 venv=() pip=() option
+  shift 2
+  [ ! "$folder/installed" -nt "$requirements" ] || return 0
+  for option in "$@"; do
+    if [ "$option" = --no-deps ]; then pip+=("$option"); else venv+=("$option"); fi
+  done
+  /usr/bin/python3 -m venv "${venv[@]}" "$folder"
+  "$folder/bin/pip" install --quiet --disable-pip-version-check --no-compile "${pip[@]}" \
+    -r "$requirements"
+  touch "$folder/installed"
+}
 
-# Beside Debian's PyTorch, which is the system interpreter's.
-if [ ! build/venv-transformers/installed -nt test/requirements-transformers.txt ]; then
-  /usr/bin/python3 -m venv --system-site-packages build/venv-transformers
-  build/venv-transformers/bin/pip install --quiet --disable-pip-version-check \
-    -r test/requirements-transformers.txt
-  touch build/venv-transformers/installed
-fi
-
-# What plait-data imports, and not what that would import to download.
-if [ ! build/venv-data/installed -nt tools/plait-data/requirements.txt ]; then
-  /usr/bin/python3 -m venv build/venv-data
-  build/venv-data/bin/pip install --quiet --disable-pip-version-check --no-deps \
-    -r tools/plait-data/requirements.txt
-  touch build/venv-data/installed
-fi
+# At the same time: each waits for the network. The second lies beside Debian's
+# PyTorch, which is the system interpreter's; the third has what plait-data imports,
+# and not what that would import to download.
+makers=()
+make_venv build/venv test/requirements.txt &
+makers+=($!)
+make_venv build/venv-transformers test/requirements-transformers.txt \
+  --system-site-packages &
+makers+=($!)
+make_venv build/venv-data tools/plait-data/requirements.txt --no-deps &
+makers+=($!)
+for maker in "${makers[@]}"; do
+  wait "$maker"
+done
 
 # Where there is the toolkit's assembler: what shows its code to
 # test/Codegen/lint.py.

@@ -123,10 +123,10 @@ suite() {
   flock "$logs" sh -c "echo '== $name' && cat '$logs/$name.log'"
 }
 
-# run NAME PASSED FAILED COMMAND...: beside at most one other, since most suites
-# keep one core busy and wait for the other, and beside those that sleep.
+# run NAME PASSED FAILED COMMAND...: beside at most two others, since suites keep one
+# core busy and wait for files and for what they start, and beside those that sleep.
 run() {
-  while [ "$(jobs -rp | grep -vcx "${sleeping:-}")" -ge 2 ]; do
+  while [ "$(jobs -rp | grep -vcx "${sleeping:-}")" -ge 3 ]; do
     wait -n
   done
   suite "$@" &

@@ -19,10 +19,11 @@ using namespace plait;
 using namespace plait::planner;
 
 /// Whether GPUs gather keys and values, of `bytes` each, in one launch
-/// (plan::batchGathers): where they come one behind the other, and no gradient
-/// of weights is put between them.
+/// (plan::batchGathers): where they come one behind the other. What comes from
+/// another place in between keeps gradients of weights there.
 bool BlockTimer::joinsGathers(const Operation &op, double bytes) const {
-  bool isBetween = op.pass != Pass::Forward && !split && delayed > 0;
+  bool isBetween = op.pass != Pass::Forward && !split && delayed > 0 &&
+                   offloadsActivations(context.configuration.offload);
   return context.hasHost() && !isBetween && !context.isReordered() &&
          2 * bytes / options.sequenceParts <= double(plan::kMostBatched);
 }

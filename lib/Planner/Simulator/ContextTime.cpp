@@ -42,7 +42,12 @@ double BlockTimer::addContext(const Operation &op, CollectiveKind kind,
       calls * collectiveSeconds(kind, 2 / calls * bytes,
                                 context.group(Axis::CP), context.cluster);
   bool queues = op.pass != Pass::Forward && context.queuesContext();
-  double hidden = queues ? 0 : std::min(seconds, beside);
+  // What is gathered waits for that in PartTime.cpp.
+  if (queues && kind == CollectiveKind::AllGather)
+    marker.addGather(seconds, beside);
+  else if (queues)
+    beside = 0;
+  double hidden = std::min(seconds, beside);
   note({Axis::CP, getCarrier(kind), getMoment(op), options.sequenceParts, 2,
         2 * bytes, seconds, hidden});
   return seconds - hidden;

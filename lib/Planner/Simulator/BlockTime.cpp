@@ -27,7 +27,7 @@ using namespace plait::planner;
 /// What an operation's cost depends on beside its sizes: options of the
 /// training, of the configuration and of the framework, and combinations of
 /// these.
-CostOptions Context::costOptions() const {
+CostOptions Context::costOptions(bool split) const {
   CostOptions options;
   options.precision = training.precision;
   options.flashAttention = training.flashAttention;
@@ -45,7 +45,7 @@ CostOptions Context::costOptions() const {
   options.weightGradientBytes = framework().fusedAccumulation
                                     ? 2 * gradientBytes()
                                     : elementBytes(training.precision);
-  options.joinsGradients = joinsGradients();
+  options.joinsGradients = joinsGradients(split);
   return options;
 }
 
@@ -447,6 +447,8 @@ void BlockTimer::addAll() {
     }
     std::span behind(op + 1, ops.end());
     double hidden = addCollective(*op, findCut(*op), getBeside(*op, behind));
+    if (op->pass == Pass::BackwardInput)
+      marker.addExchange(begin, getWorked(/*isForward=*/false));
     // What gradients of weights alone wait for has other work beside it, but
     // where these run apart.
     if (split || !isForWeights(*op))

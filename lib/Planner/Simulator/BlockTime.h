@@ -83,7 +83,7 @@ struct Context {
   /// layer's attention is computed whole.
   int getRunLayers(Recompute kind) const;
   const Framework &framework() const { return training.framework; }
-  CostOptions costOptions() const;
+  CostOptions costOptions(bool split) const;
   double sequences() const { return configuration.sequences(); }
   /// Whether ranks of cp exchange positions for heads.
   bool exchangesHeads() const {
@@ -160,9 +160,11 @@ struct Context {
 
   /// Whether gradients of weights are made in one call where they lie side by
   /// side, where they stay: not on processors, which have no idle cores in a
-  /// last wave of tiles.
-  bool joinsGradients() const {
-    return framework().joinsGradients && hasHost() && !sendsGradients();
+  /// last wave of tiles, and not in halves of backward passes, which leave each
+  /// gradient in a place of its own unless it comes from another one.
+  bool joinsGradients(bool split) const {
+    return framework().joinsGradients && hasHost() && !sendsGradients() &&
+           (!split || offloadsActivations(configuration.offload));
   }
 
   /// Whether ZeRO 2 and 3 divide it, where there is more than one rank to.
@@ -259,8 +261,8 @@ public:
 
   using Costs = std::shared_ptr<const std::vector<Cost>>;
   /// Returns what the operations of `block` cost. All kinds of recomputation
-  /// and of schedules ask for the same; `make` computes them.
-  Costs getCosts(const Block &block, const Context &context,
+  /// and most schedules ask for the same; `make` computes them.
+  Costs getCosts(const Block &block, const Context &context, bool split,
                  const std::function<std::vector<Cost>()> &make);
 
   /// Returns the chains of `block`, of which all kinds of recomputation and of
@@ -284,7 +286,8 @@ private:
   /// All that costOptions() asks of a configuration.
   using CostsKey =
       std::tuple<const Block *, int, ContextParallel, int64_t, bool>;
-  static CostsKey getCostsKey(const Block &block, const Context &context);
+  static CostsKey getCostsKey(const Block &block, const Context &context,
+                              bool split);
 
   static constexpr size_t mostCosts = 2048; // some 15 MB
   std::mutex mutex;                         // of what follows

@@ -109,9 +109,9 @@ public:
   BlockTimer(const Block &block, const Context &context, bool split,
              bool isLayer, Recompute kind)
       : block(block), context(context), split(split), isLayer(isLayer),
-        kind(kind), options(context.costOptions()), marker(block, split) {
+        kind(kind), options(context.costOptions(split)), marker(block, split) {
     if (context.blockTimes)
-      costs = context.blockTimes->getCosts(block, context, [&] {
+      costs = context.blockTimes->getCosts(block, context, split, [&] {
         std::vector<Cost> made;
         for (const Operation &op : block.operations)
           made.push_back(makeCost(op));

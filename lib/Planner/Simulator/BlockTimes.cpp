@@ -65,16 +65,17 @@ BlockTimes::Times BlockTimes::get(const Context &context, bool split,
 }
 
 BlockTimes::CostsKey BlockTimes::getCostsKey(const Block &block,
-                                             const Context &context) {
+                                             const Context &context,
+                                             bool split) {
   const Configuration &configuration = context.configuration;
   return {&block, configuration.mesh[Axis::CP], configuration.contextParallel,
-          configuration.microBatch, context.sendsGradients()};
+          configuration.microBatch, context.joinsGradients(split)};
 }
 
 BlockTimes::Costs
-BlockTimes::getCosts(const Block &block, const Context &context,
+BlockTimes::getCosts(const Block &block, const Context &context, bool split,
                      const std::function<std::vector<Cost>()> &make) {
-  return getKnown(knownCosts, getCostsKey(block, context), [&] {
+  return getKnown(knownCosts, getCostsKey(block, context, split), [&] {
     // A search asks for all of a microbatch in a row.
     if (std::lock_guard<std::mutex> lock(mutex); knownCosts.size() >= mostCosts)
       knownCosts.clear();
@@ -86,7 +87,8 @@ BlockTimes::getCosts(const Block &block, const Context &context,
 std::shared_ptr<const Chains>
 BlockTimes::getChains(const Block &block, const Context &context, int runLayers,
                       const std::function<Chains()> &make) {
-  std::tuple key(getCostsKey(block, context),
+  // They have no gradients.
+  std::tuple key(getCostsKey(block, context, /*split=*/false),
                  context.zero(/*experts=*/false) >= 3, runLayers);
   return getKnown(knownChains, key,
                   [&] { return std::make_shared<const Chains>(make()); });

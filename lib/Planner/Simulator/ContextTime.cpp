@@ -19,10 +19,11 @@ using namespace plait;
 using namespace plait::planner;
 
 /// Whether GPUs gather keys and values, of `bytes` each, in one launch
-/// (plan::batchGathers): where they come one behind the other, and no gradient
-/// of weights is put between them.
+/// (plan::batchGathers): where they come one behind the other. What comes from
+/// another place in between keeps gradients of weights there.
 bool BlockTimer::joinsGathers(const Operation &op, double bytes) const {
-  bool isBetween = op.pass != Pass::Forward && !split && delayed > 0;
+  bool isBetween = op.pass != Pass::Forward && !split && delayed > 0 &&
+                   offloadsActivations(context.configuration.offload);
   return context.hasHost() && !isBetween && !context.isReordered() &&
          2 * bytes / options.sequenceParts <= double(plan::kMostBatched);
 }
@@ -41,7 +42,12 @@ double BlockTimer::addContext(const Operation &op, CollectiveKind kind,
       calls * collectiveSeconds(kind, 2 / calls * bytes,
                                 context.group(Axis::CP), context.cluster);
   bool queues = op.pass != Pass::Forward && context.queuesContext();
-  double hidden = queues ? 0 : std::min(seconds, beside);
+  // What is gathered waits for that in PartTime.cpp.
+  if (queues && kind == CollectiveKind::AllGather)
+    marker.addGather(seconds, beside);
+  else if (queues)
+    beside = 0;
+  double hidden = std::min(seconds, beside);
   note({Axis::CP, getCarrier(kind), getMoment(op), options.sequenceParts, 2,
         2 * bytes, seconds, hidden});
   return seconds - hidden;

@@ -99,6 +99,19 @@ void PartMarker::fillMade() {
   }
 }
 
+/// Inserts each exchange in front of what may be read or computed when it
+/// begins.
+void PartMarker::insertExchanges(std::vector<PartMark> &marks) const {
+  for (const PartMark &exchange : exchanges) {
+    auto isBehind = [&](const PartMark &mark) {
+      return mark.seconds > exchange.seconds ||
+             (mark.seconds == exchange.seconds &&
+              mark.what != PartMark::What::Used);
+    };
+    marks.insert(std::ranges::find_if(marks, isBehind), exchange);
+  }
+}
+
 PartMarks PartMarker::take() {
   using What = PartMark::What;
   fillReads(forward);
@@ -125,9 +138,14 @@ PartMarks PartMarker::take() {
   }
   if (attention[0] >= 0)
     marks.forward.push_back({attention[0], What::Attention, 0});
-  if (attention[1] >= 0)
+  if (attention[1] >= 0) {
+    if (gather.takes > 0)
+      marks.input.push_back({std::max(0.0, attention[1] - gather.seconds),
+                             What::Gather, 0, gather.takes});
     marks.input.push_back({attention[1], What::Attention, 0});
+  }
   for (auto *pass : {&marks.forward, &marks.input, &marks.weight})
     std::ranges::stable_sort(*pass, {}, &PartMark::seconds);
+  insertExchanges(marks.input);
   return marks;
 }

@@ -20,12 +20,14 @@ struct PartMark {
     Read,     // the parameter is needed
     Used,     // its memory is not any more
     Made,     // its gradient may be computed, and then is whole
+    Exchange, // ranks of tp begin to exchange what the pass needs behind it
+    Gather,   // ranks of cp may begin to gather what attention reads
     Attention // begins
   };
   double seconds = 0; // of work before it, but for gradients; may be endless
   What what = What::Read;
   uint32_t parameter = 0; // of Block::parameters
-  double gradient = 0;    // seconds of the matmul that makes it
+  double takes = 0; // seconds of the matmul that makes it, or of exchanging
 };
 
 /// The moments of each pass in their order. A backward pass that is whole is
@@ -47,6 +49,15 @@ public:
   /// Notes that `op` takes from `begin` to `end`, in seconds of its pass's
   /// work: of the backward pass those of gradients of weights are left out.
   void add(const Operation &op, double begin, double end);
+  /// Notes that a backward pass waits from `begin` to `end` for ranks of tp.
+  void addExchange(double begin, double end) {
+    exchanges.push_back({begin, PartMark::What::Exchange, 0, end - begin});
+  }
+  /// Notes that ranks of cp gather for so many `seconds` for the attention of a
+  /// backward pass, beside the last `work` seconds before it.
+  void addGather(double seconds, double work) {
+    gather = {work, PartMark::What::Gather, 0, seconds};
+  }
   PartMarks take();
 
 private:
@@ -58,6 +69,7 @@ private:
   void addReader(double elements, bool isForward, double begin, double end);
   void addGradient(double elements, double made, double seconds);
   void fillMade();
+  void insertExchanges(std::vector<PartMark> &marks) const;
   /// Whether a matmul for gradients of weights makes the gradient.
   bool isOfWeights(size_t part) const;
 
@@ -65,6 +77,8 @@ private:
   bool split;
   All forward, backward;
   double attention[2] = {-1, -1}; // of the forward and the backward pass
+  std::vector<PartMark> exchanges;
+  PartMark gather; // with the seconds of work beside it, if any
 };
 
 } // namespace plait::planner

@@ -8,10 +8,11 @@
 // A pass as streams run it, in the order of SpreadReplicas.cpp: one stream
 // computes, and each axis has one, in which nothing overtakes. A gather begins
 // once its like of the layer before the last has been used, whose memory it
-// takes. Gradients of weights come behind all else of a layer, and each is
-// reduced at once and added up behind the next one's reduction. Of a block its
-// parameters share the work evenly. Layers that repeat are run a few times, and
-// the line continued.
+// takes. Gradients are reduced at once, and each is added up behind the next
+// one's reduction; those of a layer that follow on a vector's come behind all
+// else of it. What ranks of tp exchange goes on while a pass waits for these,
+// and so does what those of cp gather for attention. Layers that repeat are run
+// a few times, and the line continued.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,6 +40,12 @@ struct Run {
   double forWeights = 0; // what gradients of weights wait for, of ranks of tp
 };
 
+/// Describes what ranks of cp have gathered for an attention.
+struct Gathering {
+  double exposed = 0; // seconds that no work hides
+  double idle = 0;    // seconds that had been waited for when it began
+};
+
 class Streams {
 public:
   /// Returns the seconds that were waited for parameters and gradients.
@@ -49,7 +56,7 @@ private:
   void compute(const Run &run);
   void walk(const Run &run, std::span<const PartMark> marks, double seconds,
             bool isAgain);
-  void wait(const Run &run);
+  void wait(const Run &run, const Gathering &gathering);
   void reduce(const ExchangedPart &part);
   double send(const Replicated &made, double ready, bool inwards);
   struct Times {
@@ -63,12 +70,17 @@ private:
     times.clock += seconds;
     times.worked += seconds;
   }
-  void wait(double until) { times.clock = std::max(times.clock, until); }
+  double getIdle() const { return times.clock - times.worked; }
+  void wait(double until);
+  void settle() { work(std::exchange(exchanging, 0)); }
 
   Times times;
   std::vector<double> here, next; // when parameters of a block are there
   std::vector<double> done;       // when those of the last one have been used
   std::vector<const PartMark *> late; // gradients that come when a block ends
+  double exchanging = 0; // seconds that are left of an exchange over tp
+  double opening = 0;    // seconds of the one that the next block begins with
+  bool isOpen = false;   // whether that has begun
 };
 
 } // namespace
@@ -103,50 +115,107 @@ void Streams::gather(const Run &run) {
   }
 }
 
-/// Ranks of cp exchange in a stream of their own, and wait for it.
-void Streams::wait(const Run &run) {
+/// Exchanges over tp have a stream of their own, and go on meanwhile.
+void Streams::wait(double until) {
+  double waits = std::max(0.0, until - times.clock);
+  double hidden = std::min(waits, exchanging);
+  times.clock += waits;
+  times.worked += hidden;
+  exchanging -= hidden;
+}
+
+/// Ranks of cp exchange in a stream of their own, and wait for it. What they
+/// gather goes on while something else is waited for.
+void Streams::wait(const Run &run, const Gathering &gathering) {
+  settle();
   if (run.context == 0)
     return;
-  wait(times.free[Axis::CP]);
-  work(run.context);
+  double exposed = gathering.exposed;
+  double idle = getIdle() - gathering.idle;
+  wait(std::max(times.free[Axis::CP],
+                times.clock + std::max(0.0, exposed - idle)));
+  times.worked += exposed;
+  work(run.context - exposed);
   times.free[Axis::CP] = times.clock;
 }
 
-/// Works for so many seconds. What is computed again reduces nothing. Where the
-/// last parameter is a bias, whose gradient the kernel at the layer's other end
-/// sums up, all gradients come behind that, since they keep their order.
+/// Whether the gradient of `parameter` comes when a block ends: those of
+/// vectors are sums of the kernel at the layer's other end, and all behind the
+/// first of them keep their order.
+static bool isLate(const Run &run, uint32_t parameter) {
+  auto isSum = [](const ExchangedPart &part) {
+    return part.isVector && part.isDivided;
+  };
+  return run.isBackward && std::any_of(run.list->parts.begin() + parameter,
+                                       run.list->parts.end(), isSum);
+}
+
+/// Finds the gradient that is reduced last; null: none is.
+static const PartMark *findLast(const Run &run,
+                                std::span<const PartMark> marks) {
+  const PartMark *last = nullptr;
+  for (const PartMark &mark : marks)
+    if (mark.what == PartMark::What::Made &&
+        run.list->parts[mark.parameter].isDivided &&
+        (!last || mark.parameter < last->parameter))
+      last = &mark;
+  return last;
+}
+
+/// Works for so many seconds. What is computed again reduces nothing.
 void Streams::walk(const Run &run, std::span<const PartMark> marks,
                    double seconds, bool isAgain) {
   const std::vector<ExchangedPart> &parts = run.list->parts;
-  bool isLate = run.isBackward && !parts.empty() && parts.back().isVector &&
-                parts.back().isDivided;
+  const PartMark *last = findLast(run, marks);
   double all = 0; // of gradients
   for (const PartMark &mark : marks)
-    all += mark.gradient;
+    all += mark.what == PartMark::What::Made ? mark.takes : 0;
   double left = std::max(0.0, seconds - all), worked = 0;
+  double gathered = 0, idle = 0; // what ranks of cp gather
   auto make = [&](const PartMark &mark) {
-    work(mark.gradient);
-    if (parts[mark.parameter].isDivided)
-      reduce(parts[mark.parameter]);
+    work(mark.takes);
+    if (!parts[mark.parameter].isDivided)
+      return;
+    // The next block begins while the last one is waited for.
+    if (&mark == last && worked >= left && opening > 0) {
+      exchanging = opening;
+      isOpen = true;
+    }
+    reduce(parts[mark.parameter]);
   };
   late.clear();
   for (const PartMark &mark : marks) {
     double until = std::clamp(mark.seconds, worked, std::max(worked, left));
+    if (until > worked)
+      settle();
     work(until - std::exchange(worked, until));
-    if (mark.what == PartMark::What::Attention) {
+    if (mark.what == PartMark::What::Exchange) {
+      if (!std::exchange(isOpen, false)) {
+        settle();
+        exchanging = mark.takes;
+      }
+      worked += mark.takes;
+    } else if (mark.what == PartMark::What::Gather) {
+      double &free = times.free[Axis::CP];
+      free = std::max(free, times.clock) + mark.takes;
+      gathered = mark.seconds + mark.takes;
+      idle = getIdle();
+    } else if (mark.what == PartMark::What::Attention) {
       if (!isAgain)
-        wait(run);
+        wait(run, {std::max(0.0, gathered - mark.seconds), idle});
     } else if (mark.what == PartMark::What::Read) {
       wait(here[mark.parameter]);
     } else if (mark.what == PartMark::What::Used) {
       done[mark.parameter] = times.clock;
-    } else if (isLate) {
+    } else if (isLate(run, mark.parameter)) {
       late.push_back(&mark);
     } else {
       make(mark);
     }
   }
+  settle();
   work(left - worked);
+  worked = left;
   std::ranges::sort(late, std::greater(), &PartMark::parameter);
   for (const PartMark *mark : late)
     make(*mark);
@@ -197,6 +266,15 @@ void Streams::skip(const Times &before, int count) {
       time += taken;
 }
 
+/// Returns the seconds of the exchange over tp with which a block begins, but
+/// where it computes something again before; `run` may be null.
+static double getOpening(const Run *run) {
+  bool begins = run && run->again == 0 && !run->marks.empty() &&
+                run->marks.front().what == PartMark::What::Exchange &&
+                run->marks.front().seconds == 0;
+  return begins ? run->marks.front().takes : 0;
+}
+
 double Streams::run(std::span<const Run> runs) {
   if (!runs.empty())
     gather(runs.front());
@@ -208,6 +286,9 @@ double Streams::run(std::span<const Run> runs) {
         gather(run);
       else if (&run != &runs.back())
         gather(*(&run + 1));
+      opening = getOpening(i + 1 < run.count      ? &run
+                           : &run != &runs.back() ? &run + 1
+                                                  : nullptr);
       compute(run);
       // The last one is followed by another.
       if (i + 2 < run.count && isSteady(before)) {

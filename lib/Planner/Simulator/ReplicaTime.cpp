@@ -529,8 +529,12 @@ static double getBucketSeconds(const Elements &parameters, const StepLoad &load,
 /// the first one's forward pass on. What 2 and 3 cannot divide is left to 1.
 double planner::getDataSeconds(const StepLoad &load, const Context &context) {
   double seconds = getTiedSeconds(load, context);
+  const Compression &compress = context.training.compress;
+  // A replica that is alone has what it would send.
   if (context.replicas() == 1 && !hasPartial(load, context))
-    return seconds;
+    return compress.isOn() && !sendsFactors(compress)
+               ? seconds + compressingSeconds(load.parameters.all(), context)
+               : seconds;
   int zero = context.zero(/*experts=*/false);
   StepLoad rest = load;
   if (zero >= 2) {

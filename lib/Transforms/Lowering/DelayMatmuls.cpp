@@ -15,7 +15,8 @@
 // collective takes of them what it lasts longer than what is computed beside it
 // anyway: the newest that no other has, which hold least, before what others
 // have left of theirs. A matmul is moved behind the last one that takes of it;
-// rows of it go back to those before (plan-overlap-collectives). Lifetimes are
+// rows of it go back to those before (plan-overlap-collectives). Gathers that
+// GPUs launch together count as one, and nothing comes between. Lifetimes are
 // those before anything was moved, with ends that grow: the body is not
 // analysed again.
 //
@@ -27,6 +28,8 @@
 #include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/NN.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
+#include "plait/Dialect/Plan/IR/RowPitch.h"
+#include "plait/Plan/Communicators.h"
 
 #include "llvm/ADT/SetVector.h"
 
@@ -59,6 +62,9 @@ struct Waiting {
   Operation *collective = nullptr; // the last that has taken of it
 };
 
+/// Collectives that begin at once, one behind the other.
+using Launch = SmallVector<dist::CollectiveOpInterface, 2>;
+
 /// Moves the matmuls of one function.
 class Delayer {
 public:
@@ -77,9 +83,9 @@ private:
   void countSteps();
   Lifetime *findLifetime(Value value);
   bool extend(Operation *matmul, int64_t last);
-  double getSeconds(dist::CollectiveOpInterface collective);
-  double getMissing(dist::CollectiveOpInterface collective);
-  void fill(dist::CollectiveOpInterface collective);
+  double getSeconds(const Launch &launch);
+  double getMissing(const Launch &launch);
+  void fill(const Launch &launch);
   void take(Waiting &waiting, Operation *collective, double &missing);
   void move(const Waiting &waiting);
 
@@ -137,34 +143,69 @@ void Delayer::countSteps() {
   }
 }
 
-/// Returns how long the collective lasts; 0 where no link is known.
-double Delayer::getSeconds(dist::CollectiveOpInterface collective) {
-  LinkAttr link = rates.findLink(collective.getAxis());
-  if (!link || !mesh)
-    return 0;
-  int64_t members = mesh.getAxisSize(collective.getAxis());
-  if (auto given = collective.getMembers(); given && !given->empty())
-    members = int64_t(given->size());
-  auto rows = collective.getSelection();
+/// Returns the bytes of what the collective combines, or ends or begins with.
+static double getBytes(dist::CollectiveOpInterface collective) {
   Type type = getElementTypeOrSelf(collective.getInput().getType());
-  return link.getSeconds(double(collective.countElements()) *
-                         type.getIntOrFloatBitWidth() / 8 *
-                         (rows ? getRowShare(members, rows->choices) : 1) *
-                         getSentShare(collective.getKind(), members));
+  return double(collective.countElements()) * type.getIntOrFloatBitWidth() / 8;
 }
 
-/// Returns the seconds of a collective that other matmuls than those which may
+/// Returns `collective` and the gathers behind it that GPUs launch with it
+/// (plan::batchGathers). Those of parameters have a layer's work beside them.
+static Launch findLaunch(dist::CollectiveOpInterface collective) {
+  Launch launch = {collective};
+  auto isGather = [](dist::CollectiveOpInterface op) {
+    return op.getKind() == CollectiveKind::AllGather && !op.getSelection() &&
+           !isParameterGather(op);
+  };
+  auto getGiven = [](dist::CollectiveOpInterface op) {
+    return double(plan::getStoredBytes(op.getInput()));
+  };
+  for (double given = getGiven(collective); isGather(launch.back());) {
+    auto next = dyn_cast_or_null<dist::CollectiveOpInterface>(
+        launch.back()->getNextNode());
+    if (!next || !isGather(next) || next.getAxis() != collective.getAxis() ||
+        next.getMembers() != collective.getMembers() ||
+        (given += getGiven(next)) > double(plan::kMostBatched))
+      break;
+    launch.push_back(next);
+  }
+  return launch;
+}
+
+/// Returns how long collectives last that begin together; 0 where no link is
+/// known.
+double Delayer::getSeconds(const Launch &launch) {
+  dist::CollectiveOpInterface first = launch.front();
+  LinkAttr link = rates.findLink(first.getAxis());
+  if (!link || !mesh)
+    return 0;
+  int64_t members = mesh.getAxisSize(first.getAxis());
+  if (auto given = first.getMembers(); given && !given->empty())
+    members = int64_t(given->size());
+  double bytes = 0;
+  for (dist::CollectiveOpInterface collective : launch) {
+    auto rows = collective.getSelection();
+    bytes += getBytes(collective) *
+             (rows ? getRowShare(members, rows->choices) : 1) *
+             getSentShare(collective.getKind(), members);
+  }
+  return link.getSeconds(bytes);
+}
+
+/// Returns the seconds of collectives that other matmuls than those which may
 /// be moved leave. What is gathered for these alone is not waited for.
-double Delayer::getMissing(dist::CollectiveOpInterface collective) {
-  bool gathers = collective.getKind() == CollectiveKind::AllGather;
+double Delayer::getMissing(const Launch &launch) {
   int64_t end = -1;
-  for (Operation *user : collective->getUsers())
-    if (int64_t step = steps.lookup(user);
-        !(gathers && isWeightGradient(user)) && (end < 0 || step < end))
-      end = step;
+  for (dist::CollectiveOpInterface collective : launch) {
+    bool gathers = collective.getKind() == CollectiveKind::AllGather;
+    for (Operation *user : collective->getUsers())
+      if (int64_t step = steps.lookup(user);
+          !(gathers && isWeightGradient(user)) && (end < 0 || step < end))
+        end = step;
+  }
   return end < 0 ? 0
-                 : getSeconds(collective) -
-                       (computed[end] - computed[steps.at(collective)]);
+                 : getSeconds(launch) -
+                       (computed[end] - computed[steps.at(launch.front())]);
 }
 
 /// Has the collective, of which `missing` seconds are left, take of a matmul.
@@ -180,8 +221,9 @@ void Delayer::take(Waiting &waiting, Operation *collective, double &missing) {
   waiting.collective = collective;
 }
 
-void Delayer::fill(dist::CollectiveOpInterface collective) {
-  double missing = getMissing(collective);
+void Delayer::fill(const Launch &launch) {
+  double missing = getMissing(launch);
+  Operation *collective = launch.back();
   SmallVector<size_t> rest; // of what it begins
   while (missing > 0 && !fresh.empty()) {
     size_t index = fresh.pop_back_val();
@@ -212,13 +254,18 @@ void Delayer::move(const Waiting &waiting) {
 }
 
 void Delayer::run() {
+  Operation *launched = nullptr; // the last that has begun
   for (Operation &op : body) {
     if (isWeightGradient(&op)) {
       fresh.push_back(matmuls.size());
       matmuls.push_back({&op, rates.getGemmSeconds(getMatmulFlops(&op))});
     }
-    if (auto collective = dyn_cast<dist::CollectiveOpInterface>(op))
-      fill(collective);
+    auto collective = dyn_cast<dist::CollectiveOpInterface>(op);
+    if (!collective || (launched && steps.at(&op) <= steps.at(launched)))
+      continue;
+    Launch launch = findLaunch(collective);
+    launched = launch.back();
+    fill(launch);
   }
   for (const Waiting &waiting : matmuls)
     if (waiting.collective)

@@ -44,3 +44,18 @@ func.func @stays(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
   %4 = nn.matmul %3, %1 "ab,bc->ac" : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   return %4 : tensor<8x8xf32>
 }
+
+// GPUs launch both gathers together, if nothing comes between.
+// CHECK-LABEL: func.func @behind_both(
+// CHECK: dist.all_gather
+// CHECK-NEXT: dist.all_gather
+// CHECK-NEXT: %[[W:.*]] = nn.matmul
+// CHECK-NEXT: nn.accumulate %[[W]] to @w
+func.func @behind_both(%x: tensor<8x8xf32>, %k: tensor<4x8xf32>, %v: tensor<4x8xf32>) -> tensor<8x8xf32> {
+  %w = nn.matmul %x, %x "ba,bc->ac" : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  nn.accumulate %w to @w gradient : tensor<8x8xf32>
+  %0 = dist.all_gather %k on @mesh["tp"] dim 0 : tensor<4x8xf32> -> tensor<8x8xf32>
+  %1 = dist.all_gather %v on @mesh["tp"] dim 0 : tensor<4x8xf32> -> tensor<8x8xf32>
+  %2 = nn.matmul %0, %1 "ab,bc->ac" : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %2 : tensor<8x8xf32>
+}

@@ -93,8 +93,7 @@ TEST(Exchanges, AddUpToWhatIsExposed) {
     }
 }
 
-/// GPUs gather keys and values in one launch, which waits for both, and in a
-/// backward pass where no gradient of a weight comes between them.
+/// GPUs gather keys and values in one launch, which waits for both.
 TEST(Exchanges, OfContextAreGatheredInOneLaunch) {
   Listing listing;
   listing.configuration.mesh[Axis::CP] = 2;
@@ -128,16 +127,16 @@ TEST(Exchanges, OfContextAreGatheredInOneLaunch) {
     };
     double pairs = addUp(list, isMeant, &Exchange::count) / 2;
     ASSERT_GT(pairs, 0);
-    bool isOne = moment == Moment::Forward;
     EXPECT_NEAR(addUp(list, isMeant, &Exchange::seconds),
-                pairs * (isOne ? getSeconds(2 * bytes) : 2 * getSeconds(bytes)),
-                1e-9);
-    EXPECT_EQ(addUp(list, isMeant, &Exchange::hidden) > 0, !isOne);
+                pairs * getSeconds(2 * bytes), 1e-9);
+    EXPECT_EQ(addUp(list, isMeant, &Exchange::hidden) > 0,
+              moment == Moment::Backward);
   }
 }
 
-/// Where ranks of cp own parts of gradients, what they exchange for attention
-/// waits for those that are on their way, and these are beside no attention.
+/// Where ranks of cp own parts of gradients, these are beside no attention,
+/// which waits for them. What is gathered for it is on its way before, as
+/// elsewhere.
 TEST(Exchanges, OfContextWaitForGradientsOfTheSameRanks) {
   Listing listing;
   listing.configuration.mesh[Axis::CP] = 4;
@@ -152,8 +151,7 @@ TEST(Exchanges, OfContextWaitForGradientsOfTheSameRanks) {
                          listing.configuration);
     ASSERT_TRUE(step.ok());
     ExchangeList list = listing.run(work).front();
-    EXPECT_GT(addUp(list, isMeant, &Exchange::seconds), 0);
-    EXPECT_EQ(addUp(list, isMeant, &Exchange::hidden) > 0, zero == 1);
+    EXPECT_GT(addUp(list, isMeant, &Exchange::hidden), 0);
     const StageTime &time = step->stages.front();
     EXPECT_EQ(time.drained > 0, zero == 2);
     EXPECT_LT(time.drained, 0.5 * time.backwardInput);

@@ -54,6 +54,53 @@ double sumGathers(const Work &work, const Cluster &cluster, double most,
   return seconds;
 }
 
+/// A replica that is alone makes codes of its gradients, and sends none.
+TEST(Step, ALoneReplicaCompresses) {
+  Setting setting;
+  EXPECT_EQ(setting.run().dataSeconds, 0);
+  ASSERT_TRUE(
+      parse("compress", "int8+feedback", setting.training.compress).ok());
+  EXPECT_GT(setting.run().dataSeconds, 0);
+}
+
+/// Halves of a backward pass find gradients in places of their own, so that
+/// matmuls of one operand are calls of their own, unless copies from a host
+/// bring these side by side.
+TEST(Step, HalvesCallMatmulsOneByOne) {
+  Setting setting;
+  setting.shape.hidden = 1024;
+  setting.shape.heads = 8;
+  setting.cluster.device.places[MemoryPlace::Host].bandwidth = 1e15;
+  Work joined = buildTransformerWork(setting.shape, 1, false), apart = joined;
+  for (Block &block : joined.blocks)
+    for (Operation &op : block.operations)
+      if (op.kind == OperationKind::Matmul && op.pass == Pass::BackwardWeight)
+        op.joined = 3;
+  for (Block &block : apart.blocks) {
+    std::vector<Operation> all;
+    for (const Operation &op : block.operations) {
+      bool isMeant =
+          op.kind == OperationKind::Matmul && op.pass == Pass::BackwardWeight;
+      all.insert(all.end(), isMeant ? 3 : 1, op);
+    }
+    block.operations = all;
+  }
+  auto gain = [&](const char *schedule, MemoryPlace activations) {
+    setting.configuration.schedule = schedule;
+    setting.configuration.offload.activations = activations;
+    auto run = [&](const Work &work) {
+      auto made = estimate(work, setting.cluster, setting.training,
+                           setting.configuration);
+      EXPECT_TRUE(made.ok()) << made.status().message();
+      return made.ok() ? made->stages[0].backwardWeight : 0;
+    };
+    return run(apart) / run(joined) - 1;
+  };
+  EXPECT_GT(gain("1f1b", MemoryPlace::Arena), 0.01);
+  EXPECT_NEAR(gain("zb-h1", MemoryPlace::Arena), 0, 1e-9);
+  EXPECT_GT(gain("zb-h1", MemoryPlace::Host), 0.01);
+}
+
 /// On GPUs gathers of up to 1 MiB of a rank are launched together, and have the
 /// latency of one. On processors, which have no library for that, each is
 /// alone.

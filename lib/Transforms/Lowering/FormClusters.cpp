@@ -200,9 +200,7 @@ void Former::absorb(int from, int into) {
       (isByRow && units.hasOuterPath(from, into)) ||
       !fitOneKernel(target.ops, source.ops))
     return;
-  for (Operation *op : source.ops)
-    units.add(op, into);
-  source.clear();
+  units.merge(from, into);
 }
 
 /// Why `op` cannot move into unit `target`; empty: it can.
@@ -227,10 +225,9 @@ bool Former::join(Operation *op, int target) {
   int own = units.find(op);
   if (own == target || !findObstacle(op, target).empty())
     return false;
-  units.add(op, target);
+  units.merge(own, target);
   if (spaceOf(op).size() > unit.space.size())
     unit.space = spaceOf(op);
-  units[own].clear();
   return true;
 }
 
@@ -341,9 +338,7 @@ void Former::formColumns() {
       it->second = std::move(column);
       continue;
     }
-    for (Operation *member : own.ops)
-      units.add(member, target);
-    own.clear();
+    units.merge(column.unit, target);
   }
 }
 

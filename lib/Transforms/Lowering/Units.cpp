@@ -9,7 +9,9 @@
 
 #include "llvm/ADT/DenseSet.h"
 
+#include <algorithm>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 using namespace mlir;
@@ -26,10 +28,6 @@ Shape plait::spaceOf(Operation *op) {
 void Unit::add(Operation *op) {
   ops.push_back(op);
   hasTotal = hasTotal || sumsAll(op);
-  if (!first || op->isBeforeInBlock(first))
-    first = op;
-  if (!last || last->isBeforeInBlock(op))
-    last = op;
 }
 
 /// Adds the ops that `op` reads to `result`, free ones looked through.
@@ -65,6 +63,10 @@ Units::Units(Block &block) : block(block) {
     units.push_back({{}, fusable ? spaceOf(&op) : Shape(), !fusable});
     units.back().add(&op);
   }
+  marks.resize(units.size());
+  sorted.resize(units.size());
+  std::iota(sorted.begin(), sorted.end(), 0);
+  places = sorted;
 }
 
 ArrayRef<Operation *> Units::getSources(Operation *op) const {
@@ -81,32 +83,57 @@ void Units::findSources(Operation *op) {
 void Units::add(Operation *op, int unit) {
   unitOf[op] = unit;
   units[unit].add(op);
-  spans.add(units[unit].first, units[unit].last);
 }
 
-bool Units::hasOuterPath(int from, int to) {
-  // Where in the program the first op may be that a path leads to: a unit that
-  // has ops on both sides of one is made after it as a whole.
-  Operation *reach = spans.findBegin(units[from].first);
-  marks.resize(units.size());
+bool Units::visitNeeded(int to, int least,
+                        llvm::function_ref<bool(int unit, int reader)> body) {
   ++searches;
   auto isNew = [&](int unit) {
     return std::exchange(marks[unit], searches) != searches;
   };
+  isNew(to);
   SmallVector<int> worklist{to};
   while (!worklist.empty()) {
-    int unit = worklist.pop_back_val();
-    for (Operation *op : units[unit].ops)
+    int reader = worklist.pop_back_val();
+    for (Operation *op : units[reader].ops)
       for (Operation *source : getSources(op)) {
-        int other = unitOf.lookup(source);
-        if (other == from && unit != to)
+        int unit = unitOf.lookup(source);
+        if (unit == reader || places[unit] < least)
+          continue;
+        if (body(unit, reader))
           return true;
-        if (other != from && other != to && isNew(other) && units[other].last &&
-            !units[other].last->isBeforeInBlock(reach))
-          worklist.push_back(other);
+        if (isNew(unit))
+          worklist.push_back(unit);
       }
   }
   return false;
+}
+void Units::merge(int from, int into) {
+  // What the later one needs comes first, then both, then all else in between:
+  // that neither needs what is behind it, nor does the earlier one have users
+  // in front of it, since no path leads between them.
+  int first = std::min(places[from], places[into]);
+  int last = std::max(places[from], places[into]);
+  visitNeeded(sorted[last], first, [](int, int) { return false; });
+  SmallVector<int> needed, others;
+  for (int place = first; place <= last; ++place)
+    if (int unit = sorted[place]; unit != from && unit != into)
+      (marks[unit] == searches ? needed : others).push_back(unit);
+  needed.append({into, from});
+  int place = first;
+  for (int unit : llvm::concat<int>(needed, others)) {
+    places[unit] = place;
+    sorted[place++] = unit;
+  }
+  for (Operation *op : units[from].ops)
+    add(op, into);
+  units[from].clear();
+}
+
+bool Units::hasOuterPath(int from, int to) {
+  return visitNeeded(to, places[from], [&](int unit, int reader) {
+    return unit == from && reader != to;
+  });
 }
 
 bool Units::isReadOutside(

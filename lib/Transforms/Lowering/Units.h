@@ -14,7 +14,6 @@
 #define PLAIT_LIB_TRANSFORMS_LOWERING_UNITS_H
 
 #include "Fusion.h"
-#include "Spans.h"
 
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/SmallPtrSet.h"
@@ -41,8 +40,6 @@ struct Unit {
   mlir::SmallVector<mlir::Operation *> ops;
   Shape space;
   bool closed = false, hasTotal = false; // takes no more ops; one sumsAll()
-  // In the program's order.
-  mlir::Operation *first = nullptr, *last = nullptr;
 
   void add(mlir::Operation *op);
   void clear() { *this = {{}, std::move(space), closed}; }
@@ -65,11 +62,15 @@ public:
 
   /// Finds anew what comes before `op`, which is new or reads other values.
   void findSources(mlir::Operation *op);
-  /// Makes `op` one of `unit`; that it leaves its own is up to the caller.
+  /// Makes `op`, which is new, one of `unit`: what it reads is made before that
+  /// unit anyway.
   void add(mlir::Operation *op, int unit);
+  /// Makes the ops of unit `from` some of unit `into`. A path through another
+  /// unit may lead between them neither way.
+  void merge(int from, int into);
 
   /// Tells whether a path leads from unit `from` through another unit to unit
-  /// `to`.
+  /// `to`. Looks only at units between the two in a topological order.
   bool hasOuterPath(int from, int to);
   /// Tells whether a value is needed outside of the kernel that holds the ops
   /// `inside`: free ops are copied into kernels, and ops that nobody reads any
@@ -89,13 +90,23 @@ public:
   mlir::SmallVector<int> order();
 
 private:
+  /// Calls `body` for each unit that `to`, or what that needs, reads, and for
+  /// that reader, as far as they are at place `least` of the topological order
+  /// or behind it; their marks are `searches` then. Ends where `body` returns
+  /// true, and returns whether it did.
+  bool visitNeeded(int to, int least,
+                   llvm::function_ref<bool(int unit, int reader)> body);
+
   mlir::Block &block;
   std::vector<Unit> units;
   llvm::DenseMap<mlir::Operation *, int> unitOf;
   llvm::DenseMap<mlir::Operation *, mlir::SmallVector<mlir::Operation *>>
       before;
   bool hasComparisons = false;
-  Spans spans;                 // of units
+  /// The units in a topological order, and the place of each in it; those
+  /// without ops stand anywhere. At first it is the program's order, and it is
+  /// kept up to date where units become one (after Pearce and Kelly 2006).
+  std::vector<int> sorted, places;
   uint32_t searches = 0;       // for paths
   std::vector<uint32_t> marks; // by unit: the last search that has met it
 };

@@ -79,11 +79,12 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
   };
   auto isBeaten = [&](int zero) {
     configuration.zero = zero;
-    bool isLarge = bounds.getBytes(*node.probe, configuration) > usable;
+    bool isLarge =
+        bounds.getBytes(*node.probe, configuration, node.gathered) > usable;
     if (!isFirst && isLarge && !asksShort)
       return true;
     // All nodes of a mesh share the bound of a step by the threshold.
-    if (!isFirst && (takes(threshold) || takes(limit) ||
+    if (!isFirst && (takes(threshold) || (limit < threshold && takes(limit)) ||
                      bounds.getStreamSeconds(*node.work, *node.probe,
                                              configuration) >= limit))
       return true;

@@ -79,12 +79,12 @@ static bool orders(const schedule::Generator &row, int chunks) {
   return uint32_t(chunks) >= row.minChunks && uint32_t(chunks) <= row.maxChunks;
 }
 
-/// Whether a stage alone may run the schedule: nothing is to be ordered, so
-/// that of all with whole passes, and of those with halves, it is the plainest.
+/// Whether a stage alone runs the schedule: nothing is to be ordered, so that
+/// of all with whole passes, and of those with halves, it is the plainest.
 static bool isPlainest(const schedule::Generator &row, int chunks,
                        const SearchSpace &space) {
   auto key = [](const schedule::Generator &of, int chunks) {
-    return std::pair(chunks, of.searches);
+    return std::tuple(chunks, of.searches, std::string_view(of.name));
   };
   for (const std::string &name : space.schedule) {
     const schedule::Generator &other = **schedule::findGenerator(name);

@@ -38,11 +38,12 @@
 // one is lost.
 //
 // Memory: a microbatch is held whole, by all chunks of a rank, at one moment at
-// least, before its backward pass on the last of them; what is held for
-// gradients of weights that run apart is left out, because it depends on the
-// schedule when they run. The ranks of a pipeline share what is resident (what
-// is tied may be there twice) and, microbatch by microbatch, what is kept; the
-// fullest holds no less than the mean.
+// least, before its backward pass on the last of them. Where gradients of
+// weights run apart there is, once the input gradient of a chunk is, what its
+// weights need, beside the whole of all chunks in front of it. The ranks of a
+// pipeline share what is resident (what is tied may be there twice) and,
+// microbatch by microbatch, what is kept; the fullest holds no less than the
+// mean.
 //
 // Memory takes time: what a virtual stage keeps of a microbatch it keeps until
 // the microbatch has been through all stages behind, forward and back. So every
@@ -116,6 +117,7 @@ Result<Probe> Bounds::makeLeastProbe(const Work &work,
                        &Probe::layerTemporary})
       (*least).*field = std::min(former.*field, (*found).*field);
     least->early = std::max(former.early, found->early);
+    least->weights = least->layersWeights = 0;
     for (auto part : {&Probe::memory, &Probe::layersMemory})
       ((*least).*part).activations =
           std::min((former.*part).activations, ((*found).*part).activations);
@@ -125,7 +127,7 @@ Result<Probe> Bounds::makeLeastProbe(const Work &work,
 
 /// Sets what the layers of `whole`, a stage of all blocks, hold, and what
 /// blocks need while they run.
-static void setMemory(Probe &probe, const StageBlocks &whole,
+static void setMemory(Probe &probe, const StageBlocks &whole, bool splits,
                       const Context &context) {
   std::vector<bool> isLayer = findLayers(context.work);
   StageBlocks layers;
@@ -142,8 +144,10 @@ static void setMemory(Probe &probe, const StageBlocks &whole,
   const StageBlocks *all[] = {&whole}, *those[] = {&layers};
   probe.temporary = finder.find(all).temporary;
   probe.layersMemory = getMemory(finder.find(those), context);
-  probe.layersMemory.activations =
-      heldBytes(layers, context, /*splits=*/false).whole;
+  InFlight held = heldBytes(layers, context, splits);
+  probe.layersMemory.activations = held.whole;
+  probe.layersWeights = held.weights;
+  probe.weights = heldBytes(whole, context, splits).weights;
 }
 
 /// One estimate of the whole model on one stage and one microbatch. It is made
@@ -184,7 +188,7 @@ Result<Probe> Bounds::makeProbe(const Work &work,
   probe.memory = estimate.memory.front();
   const StageBlocks *whole[] = {&estimator.getStages().front()};
   probe.parameters = countParameters(work, whole);
-  setMemory(probe, *whole[0], context);
+  setMemory(probe, *whole[0], splits, context);
   // What is kept for gradients of weights that run apart depends on the
   // schedule: the bound on bytes takes what is held whole alone.
   if (splits)
@@ -392,9 +396,11 @@ double Bounds::getStreamSeconds(const Work &work, const Probe &probe,
 /// them where the schedule runs all forwards first. Divided by the stages,
 /// since the fullest holds no less than the mean. Which rank has the block that
 /// needs the largest workspace depends on the cut; but every rank that has
-/// layers, among which these are divided, has the workspace of one.
-double Bounds::getBytes(const Probe &probe,
-                        const Configuration &configuration) const {
+/// layers, among which these are divided, has the workspace of one. Where
+/// gradients of weights run apart, what those of one chunk need is there once
+/// its input gradient is: of the largest chunk no less than the mean.
+double Bounds::getBytes(const Probe &probe, const Configuration &configuration,
+                        double gathered) const {
   // As Context::divisions(), which takes a Work. Experts are divided less.
   double replicas =
       double(training.framework.joinsReplicas
@@ -408,15 +414,34 @@ double Bounds::getBytes(const Probe &probe,
   bool holdsAll = generator.ok() && (*generator)->holdsAll;
   double held = holdsAll ? double(configuration.microbatches(training)) : 1;
   int stages = configuration.mesh[Axis::PP];
-  auto getMean = [&](const StageMemory &memory) { // maybe with less on hosts
+  // Maybe with less on hosts.
+  auto getMean = [&](const StageMemory &memory, double weights) {
     double bytes = memory.parameters * share(3) + memory.gradients * share(2);
     if (!offloadsOptimizer(configuration.offload))
       bytes += memory.optimizer * share(1);
     if (!offloadsActivations(configuration.offload))
-      bytes += held * memory.activations;
+      bytes +=
+          std::max(held * memory.activations, weights / configuration.chunks);
     return bytes / stages;
   };
-  return boundRounding *
-         std::max(getMean(probe.memory) + (stages == 1 ? probe.temporary : 0),
-                  getMean(probe.layersMemory) + probe.layerTemporary);
+  double all = getMean(probe.memory, probe.weights) +
+               (stages == 1 ? probe.temporary : 0);
+  double layers = getMean(probe.layersMemory, probe.layersWeights) +
+                  probe.layerTemporary +
+                  (configuration.zero >= 3 ? gathered : 0);
+  return boundRounding * std::max(all, layers);
+}
+
+double Bounds::getGathered(const Work &work,
+                           Configuration configuration) const {
+  configuration.zero = 3;
+  Context context{work, cluster, training, configuration};
+  std::vector<bool> isLayer = findLayers(work);
+  double least = std::numeric_limits<double>::max();
+  bool withExperts = context.zero(/*experts=*/true) >= 3;
+  for (size_t block = 0; block < isLayer.size(); ++block)
+    if (isLayer[block])
+      least = std::min(least,
+                       gatheredBytes(work.blocks[block], withExperts, context));
+  return least;
 }

@@ -51,6 +51,9 @@ struct Probe {
   // Bytes that live for the length of one block: of the one that needs the
   // most, and of the layer that needs the least.
   double temporary = 0, layerTemporary = 0;
+  // Bytes that only gradients of weights that run apart still need, of all
+  // blocks and of the layers; 0 where layers may differ.
+  double weights = 0, layersWeights = 0;
   double work() const { return forward + backwardInput + backwardWeight; }
   /// The least from the first forward pass of a microbatch to the gradient of
   /// its input.
@@ -75,9 +78,10 @@ struct StageProbe {
   std::vector<int> layers; // by virtual stage
   // By rank, in seconds: its work, and what it has to wait for once a step.
   std::vector<double> work, outside;
-  std::vector<Holdings> holdings;  // that differ: most ranks hold the same
-  std::vector<uint32_t> holds;     // which of these, by rank
-  std::vector<double> held;        // bytes of a whole microbatch, by rank
+  std::vector<Holdings> holdings;       // that differ: most ranks hold the same
+  std::vector<std::vector<int>> blocks; // of these, each one once
+  std::vector<uint32_t> holds;          // which of these, by rank
+  std::vector<InFlight> held;      // bytes of one microbatch, by rank and chunk
   std::vector<double> heldSeconds; // bytes times seconds that it holds them
   Elements parameters;             // of the rank that has the most
 };
@@ -126,8 +130,14 @@ public:
   /// Forgets what getStepSeconds() has kept: limits change as a search goes on.
   void forgetSteps() { steps.clear(); }
 
-  /// Bytes that some rank needs at least.
-  double getBytes(const Probe &probe, const Configuration &configuration) const;
+  /// Bytes that some rank needs at least; `gathered` is what getGathered() says
+  /// of the same mesh, or less.
+  double getBytes(const Probe &probe, const Configuration &configuration,
+                  double gathered = 0) const;
+
+  /// Bytes that a rank with any of the layers has at least of what ZeRO 3
+  /// gathers.
+  double getGathered(const Work &work, Configuration configuration) const;
 
   /// Whether every configuration like this one takes, with the cut of the
   /// stages at hand, longer than `seconds`, or more memory than there is.
@@ -143,7 +153,8 @@ private:
   makeStageProbe(const Work &work, const Configuration &configuration);
   double getCutSeconds(const Work &work, const Probe &probe,
                        const Configuration &configuration, bool splits) const;
-  using Held = std::shared_ptr<const std::vector<double>>;
+  /// Counts, by rank, of what it holds by chunk at one moment after the other.
+  using Held = std::shared_ptr<const std::vector<std::vector<InFlight>>>;
   Held getHeld(const Configuration &configuration);
   double getStepSeconds(const Elements &parameters, const Context &context,
                         double seconds) const;

@@ -150,7 +150,7 @@ bool Explorer::mayFit(const Cell &cell, Configuration configuration) const {
     for (Offload offload : choices.offload) {
       configuration.zero = zero;
       configuration.offload = offload;
-      if (bounds.getBytes(*cell.probe, configuration) <=
+      if (bounds.getBytes(*cell.probe, configuration, cell.gathered) <=
           input.cluster.device.usableBytes())
         return true;
     }
@@ -184,6 +184,7 @@ void Explorer::narrow(Cell cell) {
       cells.add(cell);
     return;
   }
+  cell.gathered = bounds.getGathered(*cell.work, configuration);
   if (!opensUnfit && !mayFit(cell, configuration)) {
     if (found.empty())
       unfit.push_back(cell);
@@ -212,7 +213,7 @@ double Explorer::getStepSeconds(const Cell &cell, Configuration configuration,
   configuration.schedule = "1f1b"; // holds no more than any other
   auto fits = [&](Offload kind) {
     configuration.offload = kind;
-    return bounds.getBytes(*cell.probe, configuration) <=
+    return bounds.getBytes(*cell.probe, configuration, cell.gathered) <=
            input.cluster.device.usableBytes();
   };
   for (int zero : choices.getZeroStages(cell.mesh)) {
@@ -286,24 +287,27 @@ void Explorer::noteTooLarge(double bytes, const Node &node) {
     tooLarge.push_back({bytes, node});
 }
 
-/// A node that the bound on time rules out is dropped.
+/// A node that the bound on time rules out is dropped. No ZeRO stage holds the
+/// least in any case: what stage 3 gathers may be more than what it divides.
 void Explorer::addNode(Node node) {
   Configuration configuration = toConfiguration(node);
   double usable = input.cluster.device.usableBytes();
-  std::vector<int> zeros = choices.getZeroStages(node.mesh);
   node.pipeline = bounds.getSeconds(*node.work, *node.probe, configuration,
                                     node.like->splits);
   node.seconds = std::max(node.pipeline + node.step, node.streams);
-  configuration.zero = zeros.front();
-  if (bounds.getBytes(*node.probe, configuration) > usable ||
-      isFasterOffloaded(node))
+  double least = std::numeric_limits<double>::max(), bytes = 0;
+  for (int zero : choices.getZeroStages(node.mesh)) {
+    configuration.zero = zero;
+    double own = bounds.getBytes(*node.probe, configuration, node.gathered);
+    least = std::min(least, own);
+    bytes = std::max(bytes, own);
+  }
+  if (bytes > usable || isFasterOffloaded(node))
     noteShort(node);
   if (node.seconds >= std::min({fullSeconds, ceiling, most}))
     return;
-  configuration.zero = zeros.back();
-  double bytes = bounds.getBytes(*node.probe, configuration);
-  if (bytes > usable) {
-    noteTooLarge(bytes, node);
+  if (least > usable) {
+    noteTooLarge(least, node);
   } else if (node.schedule->searches) {
     searched.add(node);
   } else {

@@ -50,6 +50,7 @@ public:
   std::vector<int> zero;          // ascending
   int zeroAlone = 0;              // where there is nothing to divide over
   bool joinsReplicas = false;     // as the framework says
+  bool waitsForParts = false;     // passes do, for what ZeRO 2 and 3 divide
   int devicesPerNode = 1;
   /// Whether replicas compress what they send each other: one alone would send
   /// nothing, and round all the same. Only who pins it gets it.
@@ -109,7 +110,6 @@ private:
   const ScheduleChoice *findPlainest(bool splits) const;
 
   std::vector<int64_t> microBatches; // empty: all that divide
-  bool waitsForParts = false;        // passes do, for what ZeRO 2 divides
 };
 
 } // namespace plait::planner

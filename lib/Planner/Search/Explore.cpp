@@ -79,11 +79,12 @@ Explorer::Outcome Explorer::evaluate(const Node &node) {
   };
   auto isBeaten = [&](int zero) {
     configuration.zero = zero;
-    bool isLarge = bounds.getBytes(*node.probe, configuration) > usable;
+    bool isLarge =
+        bounds.getBytes(*node.probe, configuration, node.gathered) > usable;
     if (!isFirst && isLarge && !asksShort)
       return true;
     // All nodes of a mesh share the bound of a step by the threshold.
-    if (!isFirst && (takes(threshold) || takes(limit) ||
+    if (!isFirst && (takes(threshold) || (limit < threshold && takes(limit)) ||
                      bounds.getStreamSeconds(*node.work, *node.probe,
                                              configuration) >= limit))
       return true;
@@ -121,8 +122,9 @@ bool Explorer::refuses(const Estimated &member, Outcome &outcome) const {
   return member.fits && refusal != Knowledge::Refusal::None;
 }
 
-/// Tries ZeRO stages in descending order. A lower one holds no less and does
-/// not run the pipeline any faster, which rules out most of them.
+/// Tries ZeRO stages in descending order. A lower one holds no less and, but
+/// for what passes wait for with ZeRO 2 and 3, does not run the pipeline any
+/// faster, which rules out most of them.
 Explorer::Outcome Explorer::estimateMembers(const Node &node,
                                             const std::vector<int> &zeros,
                                             double limit) const {
@@ -136,7 +138,9 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
       outcome.refusal = std::move(member.refusal);
       break;
     }
-    if (member.isSlow && member.pipeline < limit)
+    bool mayBeFaster = *zero >= 2 && choices.waitsForParts;
+    bool isSlow = member.pipeline >= limit && !mayBeFaster;
+    if (member.isSlow && !isSlow)
       continue;
     if (member.isSlow)
       break;
@@ -161,7 +165,7 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
     // But for the gradients that ZeRO 1 reduces into a buffer of their own, for
     // state that is not on the device.
     bool holdsMore = *zero == 1 && offloadsOptimizer(node.offload);
-    if ((member.resident > usable && !holdsMore) || member.pipeline >= limit)
+    if ((member.resident > usable && !holdsMore) || isSlow)
       break;
   }
   return outcome;

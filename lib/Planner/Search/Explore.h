@@ -43,6 +43,7 @@ struct Cell {
   double step = 0;       // what a member takes at least beside its pipeline
   double leastStep = 0;  // the same, with whatever is on hosts
   double streams = 0;    // and with it, by Bounds::getStreamSeconds()
+  double gathered = 0;   // bytes, by Bounds::getGathered()
   bool hasStep = false;  // which has been found
   bool isNarrow = false; // by all bounds that need no schedule
   int64_t index = 0;     // of the first node, in the order of enumeration

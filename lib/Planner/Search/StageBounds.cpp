@@ -16,9 +16,30 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 using namespace plait;
 using namespace plait::planner;
+
+/// Returns the blocks of `stages`, each one once.
+static std::vector<int> listBlocks(std::span<const StageBlocks *const> stages) {
+  std::set<int> blocks;
+  for (const StageBlocks *stage : stages)
+    for (const StageBlocks::Entry &entry : stage->entries)
+      blocks.insert(entry.block);
+  return {blocks.begin(), blocks.end()};
+}
+
+/// Returns which of the holdings that differ a rank has; adds them if need be.
+static uint32_t findHoldings(StageProbe &probe, const Holdings &own,
+                             const std::vector<int> &blocks) {
+  for (uint32_t i = 0; i < probe.holdings.size(); ++i)
+    if (probe.holdings[i] == own && probe.blocks[i] == blocks)
+      return i;
+  probe.holdings.push_back(own);
+  probe.blocks.push_back(blocks);
+  return uint32_t(probe.holdings.size() - 1);
+}
 
 /// Sums up what isBeaten needs of the virtual stages of each rank.
 static void fillRanks(StageProbe &probe, Estimator &estimator,
@@ -37,15 +58,16 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
   double passed = 0;
   HoldingsFinder finder(context);
   for (uint32_t rank = 0; rank < problem.stages; ++rank) {
-    double work = 0, held = 0, heldSeconds = 0;
+    double work = 0, heldSeconds = 0;
     std::vector<const StageBlocks *> stages;
     for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk) {
       uint32_t stage = problem.stageOf(rank, chunk);
       stages.push_back(&estimator.getStages()[stage]);
       work += times[stage].sum();
-      double bytes = heldBytes(*stages.back(), context, /*splits=*/false).whole;
-      held += bytes;
-      heldSeconds += bytes * round[stage];
+      InFlight bytes =
+          heldBytes(*stages.back(), context, generator.splitsBackward);
+      probe.held.push_back(bytes);
+      heldSeconds += bytes.whole * round[stage];
     }
     probe.work.push_back(work);
     probe.outside.push_back(passed);
@@ -54,13 +76,9 @@ static void fillRanks(StageProbe &probe, Estimator &estimator,
     const StageTime &first = times[problem.stageOf(rank, 0)];
     passed += generator.splitsBackward ? first.forward : first.sum();
     Holdings own = finder.find(stages);
-    auto known = std::ranges::find(probe.holdings, own);
-    probe.holds.push_back(uint32_t(known - probe.holdings.begin()));
-    if (known == probe.holdings.end())
-      probe.holdings.push_back(own);
+    probe.holds.push_back(findHoldings(probe, own, listBlocks(stages)));
     if (own.parameters.all() > probe.parameters.all())
       probe.parameters = own.parameters;
-    probe.held.push_back(held);
     probe.heldSeconds.push_back(heldSeconds);
   }
 }
@@ -116,23 +134,24 @@ Bounds::getStageProbe(const Work &work, const Configuration &configuration,
       .first->second;
 }
 
-/// Microbatches that `rank` holds whole, of all its chunks, at one moment.
-static double getHeld(const PipelineModel &pipeline, uint32_t rank) {
-  double most = 0;
-  for (size_t moment = 0; moment < pipeline.countMoments(rank); ++moment) {
-    double least = pipeline.inFlight(rank, moment, 0).whole;
-    for (uint32_t chunk = 1; chunk < pipeline.getProblem().chunks; ++chunk)
-      least = std::min(least, pipeline.inFlight(rank, moment, chunk).whole);
-    most = std::max(most, least);
-  }
-  return most;
+/// Lists what a rank of `chunks` holds of one microbatch, in any order: all
+/// of it whole, or, when a chunk's input gradient has just been computed, what
+/// its weights need and the whole of the chunks in front.
+static std::vector<InFlight> listLeastMoments(uint32_t chunks) {
+  std::vector<InFlight> counts(chunks, InFlight{1, 0});
+  for (uint32_t last = 0; last < chunks; ++last)
+    for (uint32_t chunk = 0; chunk < chunks; ++chunk)
+      counts.push_back({double(chunk < last), double(chunk == last)});
+  return counts;
 }
 
-/// By rank, at least: what the schedule of `configuration` holds. One
-/// microbatch where that depends on costs.
-static std::vector<double> countHeld(const Configuration &configuration,
-                                     const Training &training) {
-  std::vector<double> held(size_t(configuration.mesh[Axis::PP]), 1);
+/// Counts what the schedule of `configuration` holds, by rank; the least of any
+/// where it depends on costs.
+static std::vector<std::vector<InFlight>>
+countHeld(const Configuration &configuration, const Training &training) {
+  std::vector<std::vector<InFlight>> held(
+      size_t(configuration.mesh[Axis::PP]),
+      listLeastMoments(uint32_t(configuration.chunks)));
   Result<const schedule::Generator *> generator =
       schedule::findGenerator(configuration.schedule);
   if (!generator.ok() || (*generator)->searches)
@@ -144,9 +163,28 @@ static std::vector<double> countHeld(const Configuration &configuration,
   // The estimate asks for the same one.
   Result<PipelineModel> pipeline = PipelineModel::get(
       configuration.schedule, problem, OrderGoal(), Asked::Memory);
-  for (uint32_t rank = 0; pipeline.ok() && rank < held.size(); ++rank)
-    held[rank] = std::max(1.0, getHeld(*pipeline, rank));
+  for (uint32_t rank = 0; pipeline.ok() && rank < held.size(); ++rank) {
+    held[rank].clear();
+    for (size_t moment = 0; moment < pipeline->countMoments(rank); ++moment)
+      for (uint32_t chunk = 0; chunk < problem.chunks; ++chunk)
+        held[rank].push_back(pipeline->inFlight(rank, moment, chunk));
+  }
   return held;
+}
+
+/// Returns bytes at the fullest of the moments in `counts`, with `bytes` of a
+/// microbatch by chunk.
+static double getMost(std::span<const InFlight> counts,
+                      std::span<const InFlight> bytes) {
+  double most = 0;
+  for (; !counts.empty(); counts = counts.subspan(bytes.size())) {
+    double sum = 0;
+    for (size_t chunk = 0; chunk < bytes.size(); ++chunk)
+      sum += counts[chunk].whole * bytes[chunk].whole +
+             counts[chunk].weights * bytes[chunk].weights;
+    most = std::max(most, sum);
+  }
+  return most;
 }
 
 /// Cached by schedule and counts: many cells share them, and a schedule of
@@ -160,7 +198,7 @@ Bounds::Held Bounds::getHeld(const Configuration &configuration) {
     if (found != heldBy.end())
       return found->second;
   }
-  auto held = std::make_shared<const std::vector<double>>(
+  auto held = std::make_shared<const std::vector<std::vector<InFlight>>>(
       countHeld(configuration, training));
   std::lock_guard<std::mutex> lock(mutex);
   return heldBy.try_emplace(std::move(key), std::move(held)).first->second;
@@ -256,6 +294,28 @@ double Bounds::getPipelineSeconds(const StageProbe &probe,
   return sharedSeconds(pipeline, busy, cluster.device);
 }
 
+/// Returns what the ranks of `probe` hold without activations, by what is held.
+/// A probe knows no replicas, and so not what ZeRO 3 gathers.
+static std::vector<StageMemory> getMemories(const StageProbe &probe,
+                                            const Context &context) {
+  std::vector<StageMemory> memories;
+  for (size_t i = 0; i < probe.holdings.size(); ++i) {
+    Holdings holdings = probe.holdings[i];
+    holdings.gathered = holdings.gatheredDense = 0;
+    for (int index : probe.blocks[i]) {
+      if (context.configuration.zero < 3)
+        break;
+      const Block &block = context.work.blocks[size_t(index)];
+      holdings.gathered =
+          std::max(holdings.gathered, gatheredBytes(block, true, context));
+      holdings.gatheredDense = std::max(holdings.gatheredDense,
+                                        gatheredBytes(block, false, context));
+    }
+    memories.push_back(getMemory(holdings, context));
+  }
+  return memories;
+}
+
 /// Time first, then memory, which takes the order of the schedule to count.
 ///
 /// 1. Time, where activations are copied first without that: copies make
@@ -263,8 +323,8 @@ double Bounds::getPipelineSeconds(const StageProbe &probe,
 /// 2. The same of what each rank holds for how long, by what is free. Not of a
 ///    mixture: the kind at hand is then the one that takes the least time, and
 ///    holds more than others do.
-/// 3. Each rank's bytes: what its stages hold, as often as the schedule holds
-///    them whole at one moment.
+/// 3. Each rank's bytes: what its stages hold at the fullest moment of the
+///    schedule.
 ///
 /// `bytes` is 0 where time was the reason: how much memory such a configuration
 /// needs is not known then.
@@ -291,14 +351,7 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
     return true;
   // 2.
   double usable = cluster.device.usableBytes();
-  std::vector<StageMemory> memory; // without activations, by what is held
-  // A probe knows no replicas, and so not which parameters stay whole.
-  bool gathersAll = configuration.zero < 3 || dividesAll(context);
-  for (Holdings holdings : probe->holdings) {
-    holdings.gathered *= gathersAll;
-    holdings.gatheredDense *= gathersAll;
-    memory.push_back(getMemory(holdings, context));
-  }
+  std::vector<StageMemory> memory = getMemories(*probe, context);
   double holding = double(configuration.microbatches(training)) *
                    getHoldingSeconds(*probe, memory, usable) /
                    cluster.device.burst;
@@ -309,7 +362,9 @@ bool Bounds::isBeatenBy(const Work &work, const Configuration &configuration,
   Held held = getHeld(configuration);
   for (size_t rank = 0; rank < probe->holds.size(); ++rank) {
     StageMemory &own = memory[probe->holds[rank]];
-    own.activations = (*held)[rank] * probe->held[rank];
+    size_t chunks = size_t(configuration.chunks);
+    own.activations = getMost(
+        (*held)[rank], std::span(probe->held).subspan(rank * chunks, chunks));
     bytes = std::max(bytes, boundRounding * own.peak());
   }
   return bytes > usable;

@@ -320,8 +320,8 @@ static double temporaryBytes(const StageBlocks::Entry &entry,
 
 /// With ZeRO 3, one block is whole while it runs and the next is on its way;
 /// the gradients of one wait for their reduction.
-static double gatheredBytes(const Block &block, bool withExperts,
-                            const Context &context) {
+double planner::gatheredBytes(const Block &block, bool withExperts,
+                              const Context &context) {
   double bytes = 0;
   for (const ParameterGroup &group : block.parameters)
     if (context.isDivided(group) && (withExperts || !group.experts))

@@ -166,6 +166,11 @@ private:
   std::vector<std::array<std::optional<double>, 4>> temporary; // by kind
 };
 
+/// Bytes of a block that is gathered, with its experts or without, and of the
+/// next one and their gradients.
+double gatheredBytes(const Block &block, bool withExperts,
+                     const Context &context);
+
 /// All but the activations.
 StageMemory getMemory(const Holdings &holdings, const Context &context);
 

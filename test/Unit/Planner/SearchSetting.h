@@ -33,6 +33,17 @@ struct SmallModel {
   }
 };
 
+/// Serves experts on ranks of their own, too.
+class ExpertSource : public TransformerSource {
+public:
+  explicit ExpertSource(const TransformerShape &shape)
+      : TransformerSource(shape), experts(shape.experts.experts) {}
+  int64_t countExperts() override { return experts; }
+
+private:
+  int64_t experts;
+};
+
 /// What a search is about.
 struct Setting : SmallModel {
   SearchSpace space;
@@ -46,7 +57,7 @@ struct Setting : SmallModel {
   }
 
   Result<SearchResult> tryRun() {
-    sources.push_back(std::make_shared<TransformerSource>(shape));
+    sources.push_back(std::make_shared<ExpertSource>(shape));
     return search(*sources.back(), cluster, training, space, pins);
   }
   SearchResult run() {
@@ -60,7 +71,7 @@ struct Setting : SmallModel {
   }
 
 private:
-  std::vector<std::shared_ptr<TransformerSource>> sources;
+  std::vector<std::shared_ptr<ExpertSource>> sources;
 };
 
 } // namespace plait::planner

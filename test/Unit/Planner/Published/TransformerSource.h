@@ -28,8 +28,11 @@ public:
       return nullptr;
     }
     auto [entry, isNew] = works.try_emplace(degrees);
-    if (isNew)
-      entry->second = buildTransformerWork(shape, tensor, sequenceParallel);
+    if (isNew) {
+      entry->second =
+          buildTransformerWork(shape, tensor, sequenceParallel, experts);
+      entry->second.expertExchange = exchange;
+    }
     return &entry->second;
   }
 

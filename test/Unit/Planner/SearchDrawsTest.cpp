@@ -1,0 +1,116 @@
+//===- SearchDrawsTest.cpp - Drawn spaces against trying everything -------===//
+//
+// Part of the plait project, under the Apache License v2.0 with LLVM
+// Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+//===----------------------------------------------------------------------===//
+//
+// A bound that is too high loses a runner-up before it loses a pick, and only
+// where a mesh, a schedule, a ZeRO stage and the memory meet. Models, clusters
+// and spaces are drawn, so that many of these meet: a search has to have the
+// pick and the runners-up that trying everything gives.
+//
+// With PLAIT_LONG_TESTS set there are more draws.
+//
+//===----------------------------------------------------------------------===//
+
+#include "TryAll.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <random>
+
+using namespace plait;
+using namespace plait::planner;
+
+namespace {
+
+class Draws {
+public:
+  explicit Draws(unsigned seed) : random(seed) {}
+  bool maybe() { return random() % 2; }
+  template <typename T> T any(const std::vector<T> &values) {
+    return values[random() % values.size()];
+  }
+  /// Returns `count` of the values, in their order.
+  template <typename T>
+  std::vector<T> some(std::vector<T> values, size_t count) {
+    while (values.size() > count)
+      values.erase(values.begin() + long(random() % values.size()));
+    return values;
+  }
+  void drawModel(Setting &setting);
+  void drawSpace(Setting &setting);
+  void drawMemory(Setting &setting);
+
+private:
+  std::mt19937 random;
+};
+
+void Draws::drawModel(Setting &setting) {
+  TransformerShape &shape = setting.shape;
+  shape.layers = any<int64_t>({6, 8, 12, 16});
+  shape.hidden = any<int64_t>({1024, 2048, 4096});
+  shape.heads = shape.hidden / 128;
+  shape.vocabulary = any<int64_t>({1000, 32000, 256000});
+  shape.tied = maybe();
+  shape.window = any<int64_t>({0, 0, 512});
+  if (maybe())
+    shape.experts = {.experts = 8,
+                     .choices = 2,
+                     .ffn = shape.hidden,
+                     .denseLayers = any<int64_t>({0, 2})};
+  shape.sequence = setting.training.sequence = any<int64_t>({1024, 4096});
+  setting.training.flashAttention = maybe();
+  setting.training.globalBatch = any<int64_t>({8, 16, 24});
+  setting.cluster = *parseCluster(any<std::string>(
+      {"h100:1x4", "a100-40g:2x2", "h100:1x6", "h100:1x8", "a100-80g:2x4"}));
+}
+
+void Draws::drawSpace(Setting &setting) {
+  SearchSpace &space = setting.space;
+  space = SearchSpace::all();
+  space.schedule =
+      some<std::string>({"1f1b", "gpipe", "interleaved-1f1b", "zb-h1", "zb-h2",
+                         "zb-v", "v-half", "v-min", "zb-auto"},
+                        3);
+  space.chunks = {1, 2, any<int>({3, 4})};
+  space.microBatch = some<int64_t>({1, 2, 4, 8}, 2);
+  space.mesh[Axis::CP] = {1, any<int>({2, 4})};
+  space.mesh[Axis::EP] = {1, any<int>({2, 4})};
+  space.mesh[Axis::Replicate] = {1, 2};
+  space.contextParallel = some(space.contextParallel, 1);
+  space.expertExchange = some(space.expertExchange, 1);
+  if (maybe())
+    space.sequenceParallel = {false};
+  space.offload = {Offload::None};
+}
+
+/// From what some of the space has room for to what most of it has.
+void Draws::drawMemory(Setting &setting) {
+  std::vector<double> peaks;
+  forEachConfiguration(
+      setting, [&](const Work &, const Configuration &, const Estimate &e) {
+        peaks.push_back(e.peakMemory());
+      });
+  std::ranges::sort(peaks);
+  double part = any<double>({0.02, 0.05, 0.1, 0.3, 0.9});
+  Device &device = setting.cluster.device;
+  device.memoryBytes =
+      peaks[size_t(part * double(peaks.size()))] + device.reservedBytes;
+}
+
+TEST(SearchDraws, AreExact) {
+  int draws = std::getenv("PLAIT_LONG_TESTS") ? 19 : 8;
+  for (int seed = 0; seed < draws; ++seed) {
+    SCOPED_TRACE(seed);
+    Draws draw(static_cast<unsigned>(seed));
+    Setting setting;
+    draw.drawModel(setting);
+    draw.drawSpace(setting);
+    draw.drawMemory(setting);
+    checkExact(setting);
+  }
+}
+
+} // namespace

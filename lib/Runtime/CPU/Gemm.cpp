@@ -82,8 +82,9 @@ Result<uint32_t> GemmLibrary::prepare(const fb::GemmStep &step) {
       return primitive.status();
     gemm.primitives.push_back(std::move(*primitive));
   }
-  // 3. For bf16 without instructions, and for operands that lie badly.
-  if (gemm.shape.dtype == fb::DType::BF16 && !multipliesBF16 && !widened)
+  // 3. For bf16 that is widened, and for operands that lie badly.
+  if (gemm.shape.dtype == fb::DType::BF16 && gemm.primitives.empty() &&
+      !widened)
     widened.emplace(threads);
   if (gemm.shape.dtype == fb::DType::F32)
     floats.prepare(gemm.shape);
@@ -91,18 +92,32 @@ Result<uint32_t> GemmLibrary::prepare(const fb::GemmStep &step) {
   return static_cast<uint32_t>(gemms.size() - 1);
 }
 
+/// Names of instruction sets are sets of bits. AMX has an instruction of its
+/// own for bf16, which is fast.
+HalfPrimitives runtime::chooseHalfPrimitives(unsigned isa, bool isIntel) {
+  auto has = [&](unsigned needed) { return (isa & needed) == needed; };
+  if (!has(dnnl_cpu_isa_avx512_core_bf16))
+    return HalfPrimitives::None;
+  return isIntel && !has(dnnl_cpu_isa_avx512_core_amx) ? HalfPrimitives::Batches
+                                                       : HalfPrimitives::All;
+}
+
 /// Asks for what oneDNN will use, which its environment variables can limit.
-bool GemmLibrary::machineMultipliesBF16() {
-  // Names of instruction sets are sets of bits.
-  constexpr unsigned needed = dnnl_cpu_isa_avx512_core_bf16;
-  return (dnnl_get_effective_cpu_isa() & needed) == needed;
+HalfPrimitives runtime::chooseHalfPrimitives() {
+#if defined(__x86_64__)
+  bool isIntel = __builtin_cpu_is("intel");
+#else
+  bool isIntel = false;
+#endif
+  return chooseHalfPrimitives(dnnl_get_effective_cpu_isa(), isIntel);
 }
 
 /// See Gemm.h: single GEMMs of f32, and batches whose operands are copied, go
-/// to FloatGemm, bf16 without instructions to WidenedGemm.
+/// to FloatGemm, bf16 without fast instructions to WidenedGemm.
 bool GemmLibrary::needsPrimitive(const fb::GemmStepT &shape) const {
   if (shape.dtype == fb::DType::BF16)
-    return multipliesBF16;
+    return halves == HalfPrimitives::All ||
+           (halves == HalfPrimitives::Batches && !shape.batch.empty());
   return !shape.batch.empty() && !floats.copies(shape);
 }
 

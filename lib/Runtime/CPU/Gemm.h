@@ -15,9 +15,12 @@
 // itself, with a GEMM for each thread, and FloatGemm.h, which copies what lies
 // badly, is faster.
 //
-// bf16: the primitive where the processor has instructions for it. Elsewhere
-// oneDNN emulates them, if at all, at a quarter of the speed of WidenedGemm.h,
-// which reaches 70-90 % of what dnnl_sgemm does.
+// bf16: the primitive where the processor has fast instructions for it.
+// Elsewhere oneDNN emulates them, if at all, at a quarter of the speed of
+// WidenedGemm.h, which reaches 70-90 % of what dnnl_sgemm does. Intel's
+// processors take four times as long for VDPBF16PS as for an FMA of f32, which
+// does half as much (0.77 and 0.19 ns, Xeon of family 6, model 207): without
+// AMX their GEMMs of bf16 are faster widened, but for batches of small ones.
 //
 //===----------------------------------------------------------------------===//
 
@@ -39,17 +42,21 @@
 
 namespace plait::runtime {
 
+/// Which GEMMs of bf16 go through primitives; others are widened.
+enum class HalfPrimitives { All, Batches, None };
+
+/// The best for a processor for which oneDNN uses `isa` (dnnl_cpu_isa_t).
+HalfPrimitives chooseHalfPrimitives(unsigned isa, bool isIntel);
+/// The best for this processor.
+HalfPrimitives chooseHalfPrimitives();
+
 /// The GEMMs of one rank. Used by the rank's thread only, which must
 /// have its team (see Team.h) before the first prepare().
 class GemmLibrary {
 public:
-  /// GEMMs of bf16 are widened unless `multipliesBF16`.
   explicit GemmLibrary(unsigned threads,
-                       bool multipliesBF16 = machineMultipliesBF16())
-      : threads(threads), multipliesBF16(multipliesBF16), floats(threads) {}
-
-  /// Whether this processor has instructions for bf16 that oneDNN uses.
-  static bool machineMultipliesBF16();
+                       HalfPrimitives halves = chooseHalfPrimitives())
+      : threads(threads), halves(halves), floats(threads) {}
 
   /// Creates the primitives for `step`; the number is for run(). Equal steps
   /// share one.
@@ -75,7 +82,7 @@ private:
   Result<Primitive> createPrimitive(const plan::fb::GemmStepT &shape, bool add);
 
   unsigned threads;
-  bool multipliesBF16;
+  HalfPrimitives halves;
   FloatGemm floats;
   std::optional<WidenedGemm> widened; // made for the first GEMM it does
   dnnl::engine engine = dnnl::engine(dnnl::engine::kind::cpu, 0);

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// GEMMs of bf16 on processors that have no instructions for them, block by
+// GEMMs of bf16 on processors that have no fast instructions for them, block by
 // block: widen a block of A and of B to f32 (exact), multiply by dnnl_sgemm,
 // and add up along k in f32. C is rounded once, when all of k is in it. Blocks
 // of 512 × 512 floats; WidenedGemm.h says why.
@@ -14,6 +14,7 @@
 
 #include "WidenedGemm.h"
 
+#include "RowMath.h"
 #include "Team.h"
 
 #include <algorithm>
@@ -45,8 +46,8 @@ bool WidenedGemm::widen(const BFloat16 *source, int64_t rows, int64_t rowStride,
   }
   parallelFor(threads, rows, kGrain, [=](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row)
-      std::copy_n(source + row * rowStride, columns,
-                  target + row * spreadRows(columns));
+      runtime::widen(source + row * rowStride,
+                     target + row * spreadRows(columns), columns);
   });
   return plain;
 }
@@ -59,8 +60,10 @@ void WidenedGemm::round(const float *source, int64_t rows, int64_t columns,
     for (int64_t row = begin; row < end; ++row) {
       const float *from = source + row * columns;
       BFloat16 *to = target + row * rowStride;
-      for (int64_t column = 0; column < columns; ++column)
-        to[column] = BFloat16(add ? to[column] + from[column] : from[column]);
+      if (!add)
+        narrow(from, to, columns);
+      for (int64_t column = 0; add && column < columns; ++column)
+        to[column] = BFloat16(to[column] + from[column]);
     }
   });
 }

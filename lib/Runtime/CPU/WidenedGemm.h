@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// For processors without instructions for bf16: blocks of the operands are
+// For processors without fast instructions for bf16: blocks of the operands are
 // widened, which is exact, and multiplied by dnnl_sgemm. Sums stay in f32 until
 // a block of C is complete, and are rounded once.
 //

@@ -111,14 +111,29 @@ TEST_P(GemmTest, EqualShapesShare) {
 
 INSTANTIATE_TEST_SUITE_P(Threads, GemmTest, ::testing::Values(1u, 2u));
 
+TEST(HalfPrimitivesTest, FollowTheProcessor) {
+  for (bool isIntel : {false, true}) {
+    auto choose = [&](unsigned isa) {
+      return chooseHalfPrimitives(isa, isIntel);
+    };
+    EXPECT_EQ(choose(dnnl_cpu_isa_avx2), HalfPrimitives::None);
+    EXPECT_EQ(choose(dnnl_cpu_isa_avx512_core_vnni), HalfPrimitives::None);
+    EXPECT_EQ(choose(dnnl_cpu_isa_avx512_core_amx), HalfPrimitives::All);
+  }
+  EXPECT_EQ(chooseHalfPrimitives(dnnl_cpu_isa_avx512_core_bf16, false),
+            HalfPrimitives::All);
+  EXPECT_EQ(chooseHalfPrimitives(dnnl_cpu_isa_avx512_core_bf16, true),
+            HalfPrimitives::Batches);
+}
+
 /// GEMMs of halves, into floats and halves, by the processor's instructions
 /// and without them.
 class HalfGemmTest
-    : public ::testing::TestWithParam<std::tuple<unsigned, bool>> {
+    : public ::testing::TestWithParam<std::tuple<unsigned, HalfPrimitives>> {
 protected:
   void SetUp() override {
     // Where there are no instructions, oneDNN's code for AVX-512 emulates them.
-    if (std::get<1>(GetParam()) && !hasEmulation())
+    if (std::get<1>(GetParam()) != HalfPrimitives::None && !hasEmulation())
       GTEST_SKIP() << "oneDNN multiplies no bf16 on this processor";
     setTeamSize(std::get<0>(GetParam()));
   }
@@ -155,9 +170,12 @@ TEST_P(HalfGemmTest, Batches) {
   expectHalfGemms(shape, run);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, HalfGemmTest,
-                         ::testing::Combine(::testing::Values(1u, 2u),
-                                            ::testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(
+    Ways, HalfGemmTest,
+    ::testing::Combine(::testing::Values(1u, 2u),
+                       ::testing::Values(HalfPrimitives::All,
+                                         HalfPrimitives::Batches,
+                                         HalfPrimitives::None)));
 
 /// f32 GEMMs of which operands are copied because of how far their rows lie
 /// apart.

@@ -39,7 +39,10 @@ Model hf::readGPTNeoX(ConfigReader &config, int64_t sequence) {
   llama.embeddingDropout = llama.residualDropout;
   requireOwnKeys(llama, config);
   config.requireAbsent("head_dim");
-  config.ignore({"classifier_dropout"});
+  // The first of the released models has two of these, and Hugging Face's model
+  // does not read any.
+  config.ignore({"attention_probs_dropout_prob", "classifier_dropout",
+                 "hidden_dropout_prob"});
   return makeModel(std::move(llama), config, sequence);
 }
 

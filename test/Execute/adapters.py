@@ -72,17 +72,22 @@ RUNS = (
 )
 
 # What PEFT's adapters may be and those of plans are not.
+UNKNOWN = ", which no plan trains"
 OTHER_ADAPTERS = (
-    ("use_dora", True),
-    ("use_rslora", True),
-    ("peft_type", "IA3"),
-    ("bias", "all"),
-    ("lora_bias", True),
-    ("modules_to_save", ["lm_head"]),
-    ("trainable_token_indices", [1]),
-    ("alpha_pattern", {"q_proj": 16}),
-    ("rank_pattern", {"q_proj": 8}),
-    ("init_lora_weights", "pissa_niter_4"),
+    ("use_dora", True, UNKNOWN),
+    ("use_rslora", True, UNKNOWN),
+    ("peft_type", "IA3", ', the plan "LORA"'),
+    ("bias", "all", UNKNOWN),
+    ("lora_bias", True, UNKNOWN),
+    ("modules_to_save", ["lm_head"], UNKNOWN),
+    ("trainable_token_indices", [1], UNKNOWN),
+    ("alpha_pattern", {"q_proj": 16}, UNKNOWN),
+    ("rank_pattern", {"q_proj": 8}, UNKNOWN),
+    (
+        "init_lora_weights",
+        "pissa_niter_4",
+        ": it is of a model that was changed where it began, and not of its files",
+    ),
 )
 
 
@@ -275,9 +280,9 @@ class Suite:
             *(
                 (
                     ("plait-run", *begin, "--adapter", self.other(start, field, value)),
-                    f"has {field} {json.dumps(value, separators=(',', ':'))}",
+                    f"has {field} {json.dumps(value, separators=(',', ':'))}{end}",
                 )
-                for field, value in OTHER_ADAPTERS
+                for field, value, end in OTHER_ADAPTERS
             ),
             (
                 ("plait-run", *self.start("llama", part), "--adapter", start),

@@ -280,6 +280,12 @@ class Owner:
     def close(self) -> None:
         self._finalizer()
 
+    def __reduce__(self):
+        raise TypeError(
+            "models, plans and runs are of one process and cannot be pickled: give the "
+            "other process a path, as that of Plan.save()"
+        )
+
 
 def _hear(heard: list[str], kind: int, text: bytes) -> None:
     """Exceptions cannot leave a listener: warnings, which may be such, come later."""

@@ -18,7 +18,7 @@ import math
 import operator
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, TypedDict, Union
 
 from .errors import OptionError, kind_of
@@ -265,6 +265,8 @@ def _value(name: str, value: Any, is_list: bool) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
         parts = [_value(name, part, False) for part in value]
         return parts if is_list else ",".join(map(str, parts))
+    if isinstance(value, Set):  # PEFT keeps names of modules in one
+        return _value(name, sorted(value, key=str), is_list)
     if hasattr(value, "option_text"):
         return value.option_text()
     raise OptionError(

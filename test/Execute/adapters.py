@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 import numpy
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 import covering
 from harness import GOLDEN, Reporter, Tools, arguments, require
@@ -69,6 +69,25 @@ RUNS = (
     Run("llama", "pp=2,dp=2,tp=2", SP + zero(1)),
     Run("llama", "pp=2", ("--schedule", "zb-v", "--chunks", "2")),
     Run("gpt2", "pp=2,tp=2", FULL + BF16),
+)
+
+# What PEFT's adapters may be and those of plans are not.
+UNKNOWN = ", which no plan trains"
+OTHER_ADAPTERS = (
+    ("use_dora", True, UNKNOWN),
+    ("use_rslora", True, UNKNOWN),
+    ("peft_type", "IA3", ', the plan "LORA"'),
+    ("bias", "all", UNKNOWN),
+    ("lora_bias", True, UNKNOWN),
+    ("modules_to_save", ["lm_head"], UNKNOWN),
+    ("trainable_token_indices", [1], UNKNOWN),
+    ("alpha_pattern", {"q_proj": 16}, UNKNOWN),
+    ("rank_pattern", {"q_proj": 8}, UNKNOWN),
+    (
+        "init_lora_weights",
+        "pissa_niter_4",
+        ": it is of a model that was changed where it began, and not of its files",
+    ),
 )
 
 
@@ -203,17 +222,29 @@ class Suite:
         text = self.tools.run("plait-run", *self.start(run.case, plan), "--check").stdout
         return text.splitlines()[-1]
 
+    def other(self, folder: pathlib.Path, field: str, value) -> pathlib.Path:
+        """Makes a folder of which the config says something else."""
+        other = self.folder / f"{field}-{value}".replace("/", "")
+        shutil.copytree(folder, other)
+        config = json.loads((folder / "adapter_config.json").read_text())
+        require(config[field] != value, f"{field} is {value}")
+        (other / "adapter_config.json").write_text(json.dumps(config | {field: value}))
+        return other
+
+    def cut(self, folder: pathlib.Path) -> pathlib.Path:
+        """Makes a folder without the adapters of down_proj in the first layer."""
+        cut = self.folder / "cut"
+        shutil.copytree(folder, cut)
+        file = cut / "adapter_model.safetensors"
+        tensors = load_file(file)
+        save_file({k: v for k, v in tensors.items() if ".0.mlp.down" not in k}, file)
+        return cut
+
     def check_errors(self) -> None:
         """What is no such adapter, and targets that are none."""
         config = GOLDEN / "llama-small-test" / "config.json"
         sizes = ("--mesh", "1", "--global-batch", 8, "--seq", 32, "-o", "/dev/null")
         start = GOLDEN / "adapters" / "llama" / "start"
-        other = self.folder / "other"
-        shutil.copytree(start, other, dirs_exist_ok=True)
-        text = (other / "adapter_config.json").read_text()
-        (other / "adapter_config.json").write_text(
-            text.replace('"use_dora": false', '"use_dora": true')
-        )
         plan = self.compile(Run("llama", "pp=1"), "--no-reference")
         shutil.move(plan, self.folder / "llama.plan")
         plan = self.folder / "llama.plan"
@@ -221,6 +252,9 @@ class Suite:
         broken = self.folder / "broken"
         broken.mkdir()
         (broken / "adapter_config.json").write_text("[]")
+        part = self.folder / "part.plan"
+        words = ("--lora", 4, "--lora-alpha", 8, "--lora-targets", "q_proj")
+        self.tools.run("plaitc", config, *sizes[:-1], part, *words, "--no-reference")
         plain = self.folder / "plain.plan"
         self.tools.run("plaitc", config, *sizes[:-1], plain, "--no-reference")
         for words, message in (
@@ -243,7 +277,23 @@ class Suite:
                 ),
                 "--emit excludes --lora",
             ),
-            (("plait-run", *begin, "--adapter", other), "has use_dora true, the plan false"),
+            *(
+                (
+                    ("plait-run", *begin, "--adapter", self.other(start, field, value)),
+                    f"has {field} {json.dumps(value, separators=(',', ':'))}{end}",
+                )
+                for field, value, end in OTHER_ADAPTERS
+            ),
+            (
+                ("plait-run", *self.start("llama", part), "--adapter", start),
+                "has 'base_model.model.model.layers.0.mlp.down_proj.lora_A.weight' and 47 "
+                "more, for which the plan has no adapter",
+            ),
+            (
+                ("plait-run", *begin, "--adapter", self.cut(start)),
+                "cut/adapter_model.safetensors' has no tensor 'base_model.model.model."
+                "layers.0.mlp.down_proj.lora_A.weight'",
+            ),
             (
                 ("plait-run", *begin, "--adapter", start.parents[1] / "gpt2" / "start"),
                 "has r 3, the plan 4",

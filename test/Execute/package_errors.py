@@ -350,7 +350,21 @@ def check_pickled(suite: Suite) -> str:
         for name in fields:
             require(getattr(other, name) == getattr(error, name), f"{name} is another")
         require(type(other) is type(error) and str(other) == str(error), f"{other!r}")
+    # What the library holds is of this process.
+    try:
+        pickle.dumps(suite.plan)
+    except TypeError as refusal:
+        text = str(refusal)
+    require("cannot be pickled: give the other process a path" in text, text)
     return str(error)
+
+
+def check_sets(suite: Suite) -> str:
+    """Names come as a set, too, as PEFT has them: that is a list in order."""
+    options = suite.plait.options
+    encoded = options.encode({"lora_targets": {"v_proj", "q_proj"}}, ("lora_targets",))
+    require(encoded == b'{"lora-targets": ["q_proj", "v_proj"]}', str(encoded))
+    return encoded.decode()
 
 
 def check_forked(suite: Suite) -> str:

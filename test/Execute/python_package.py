@@ -213,6 +213,7 @@ def run_cases(suite: Suite, report: Reporter) -> None:
     for name, case in package_errors.list_errors(suite).items():
         report.case(f"errors/{name}", lambda case=case: package_errors.check_error(case))
     report.case("errors/pickled", lambda: package_errors.check_pickled(suite))
+    report.case("options/sets", lambda: package_errors.check_sets(suite))
     report.case("errors/forked", lambda: package_errors.check_forked(suite))
     report.case("heard", lambda: package_errors.check_heard(suite))
     report.case("shown/choice", lambda: package_shown.check_choice(suite))

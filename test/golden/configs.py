@@ -465,6 +465,37 @@ COHERE_SMALL = {
     "use_qk_norm": False,
     "vocab_size": 320,
 }
+# Of Command R+ and Stable LM 2 12B each head has a norm of its own; the latter's
+# attention and MLP read the same.
+COHERE_PLUS_SMALL = COHERE_SMALL | {"use_qk_norm": True}
+STABLELM2_SMALL = STABLELM_SMALL | {
+    "num_key_value_heads": 2,
+    "qk_layernorm": True,
+    "use_parallel_residual": True,
+    "use_qkv_bias": False,
+}
+# Norms without weights.
+OLMO_SMALL = {
+    "architectures": ["OlmoForCausalLM"],
+    "model_type": "olmo",
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "clip_qkv": None,
+    "eos_token_id": 2,
+    "hidden_act": "silu",
+    "hidden_size": 64,
+    "initializer_range": 0.02,
+    "intermediate_size": 176,
+    "max_position_embeddings": 128,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 2,
+    "pad_token_id": None,
+    "rope_scaling": None,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": True,
+    "vocab_size": 320,
+}
 # Half of each head turns, neighbours together; gate and up are one tensor; norms on
 # both sides.
 GLM4_SMALL = {

@@ -25,6 +25,7 @@ import torch
 
 import plait_init
 from configs import (
+    COHERE_PLUS_SMALL,
     COHERE_SMALL,
     DEEPSEEK_V2_SMALL,
     DEEPSEEK_V3_SMALL,
@@ -44,6 +45,7 @@ from configs import (
     OLMO2_SMALL,
     OLMO3_SMALL,
     OLMOE_SMALL,
+    OLMO_SMALL,
     PHI3_SMALL,
     PHI_SMALL,
     QWEN2_MOE_SMALL,
@@ -51,6 +53,7 @@ from configs import (
     QWEN3_MOE_SMALL,
     QWEN3_SMALL,
     SMOLLM3_SMALL,
+    STABLELM2_SMALL,
     STABLELM_SMALL,
     STARCODER2_SMALL,
     YARN_SMALL,
@@ -113,6 +116,9 @@ CASES = [
     Case("starcoder2-small-test", Recipe(), seed=53, config=STARCODER2_SMALL),
     Case("stablelm-small-test", Recipe(), seed=54, config=STABLELM_SMALL),
     Case("cohere-small-test", Recipe(), seed=55, config=COHERE_SMALL),
+    Case("cohere-plus-small-test", Recipe(), seed=58, config=COHERE_PLUS_SMALL),
+    Case("stablelm2-small-test", Recipe(), seed=59, config=STABLELM2_SMALL),
+    Case("olmo-small-test", Recipe(), seed=64, config=OLMO_SMALL),
     Case("glm-small-test", Recipe(), seed=56, config=GLM_SMALL),
     Case("glm4-small-test", Recipe(), seed=57, config=GLM4_SMALL),
     Case("smollm3-small-test", Recipe(), seed=47, config=SMOLLM3_SMALL),

@@ -111,8 +111,8 @@ def AddAdaptersPass : Pass<"nn-add-adapters", "::mlir::ModuleOp"> {
     the variance of PyTorch's linear layers, 1 / (3 · inputs), and B as zeros. Weight
     decay applies to both. All other parameters are frozen.
 
-    Without `targets` all linear layers of blocks (`nn.layer`) have adapters, neither
-    embeddings nor the head. Each of `targets` is the name of a module, or how it
+    Without `targets`, or where one is `all-linear`, all linear layers of blocks
+    (`nn.layer`) have adapters, neither embeddings nor the head. Each other one of `targets` is the name of a module, or how it
     ends: "q_proj" is that of all blocks. A module is a tensor of the files without
     ".weight"; parameters that are parts of one tensor share A. Matrices of experts,
     and what they are chosen by, have no adapters.

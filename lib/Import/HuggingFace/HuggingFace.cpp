@@ -53,6 +53,7 @@ static const StringRef kIgnored[] = {"_attn_implementation*",
                                      "cache_implementation",
                                      "chunk_size_feed_forward",
                                      "cls_token_id",
+                                     "custom_pipelines",
                                      "decoder_start_token_id",
                                      "diversity_penalty",
                                      "do_sample",
@@ -174,17 +175,19 @@ struct Family {
 };
 } // namespace
 
-/// Granite's factors, Command R's, what GPT-NeoX and StarCoder 2 call theirs,
-/// and the further tokens that DeepSeek predicts.
+/// Granite's factors, Command R's and its norms, Stable LM's norms, what
+/// GPT-NeoX and StarCoder 2 call theirs, and the further tokens that DeepSeek
+/// predicts.
 static constexpr StringLiteral kFactors[] = {
     "embedding_multiplier", "logits_scaling", "residual_multiplier"};
-static constexpr StringLiteral kScale[] = {"logit_scale"};
+static constexpr StringLiteral kCohere[] = {"logit_scale", "use_qk_norm"};
+static constexpr StringLiteral kHeadNorms[] = {"qk_layernorm"};
 static constexpr StringLiteral kNeoX[] = {"hidden_dropout", "rotary_pct"};
 static constexpr StringLiteral kBias[] = {"use_bias"};
 static constexpr StringLiteral kFurther[] = {"num_nextn_predict_layers"};
 
 static constexpr Family kFamilies[] = {
-    {"cohere", "CohereForCausalLM", readCohere, /*hasExperts=*/false, kScale},
+    {"cohere", "CohereForCausalLM", readCohere, /*hasExperts=*/false, kCohere},
     {"deepseek_v2", "DeepseekV2ForCausalLM", readDeepseekV2,
      /*hasExperts=*/true},
     {"deepseek_v3", "DeepseekV3ForCausalLM", readDeepseekV3,
@@ -203,6 +206,7 @@ static constexpr Family kFamilies[] = {
     {"llama", "LlamaForCausalLM", readLlama},
     {"mistral", "MistralForCausalLM", readMistral},
     {"mixtral", "MixtralForCausalLM", readMixtral, /*hasExperts=*/true},
+    {"olmo", "OlmoForCausalLM", readOlmo},
     {"olmo2", "Olmo2ForCausalLM", readOlmo2},
     {"olmo3", "Olmo3ForCausalLM", readOlmo3},
     {"olmoe", "OlmoeForCausalLM", readOlmoe, /*hasExperts=*/true},
@@ -215,7 +219,8 @@ static constexpr Family kFamilies[] = {
     {"qwen3_moe", "Qwen3MoeForCausalLM", readQwen3Experts,
      /*hasExperts=*/true},
     {"smollm3", "SmolLM3ForCausalLM", readSmolLM3},
-    {"stablelm", "StableLmForCausalLM", readStableLM},
+    {"stablelm", "StableLmForCausalLM", readStableLM, /*hasExperts=*/false,
+     kHeadNorms},
     {"starcoder2", "Starcoder2ForCausalLM", readStarcoder2,
      /*hasExperts=*/false, kBias}};
 

@@ -39,7 +39,10 @@ Model hf::readGPTNeoX(ConfigReader &config, int64_t sequence) {
   llama.embeddingDropout = llama.residualDropout;
   requireOwnKeys(llama, config);
   config.requireAbsent("head_dim");
-  config.ignore({"classifier_dropout"});
+  // The first of the released models has two of these, and Hugging Face's model
+  // does not read any.
+  config.ignore({"attention_probs_dropout_prob", "classifier_dropout",
+                 "hidden_dropout_prob"});
   return makeModel(std::move(llama), config, sequence);
 }
 
@@ -99,11 +102,25 @@ Model hf::readStableLM(ConfigReader &config, int64_t sequence) {
   llama.parallel = config.getFlag("use_parallel_residual", false);
   if (llama.parallel)
     llama.norms.beforeMLP = {};
+  if (config.getFlag("qk_layernorm", false))
+    llama.ownHeadNorms = "_layernorm.norms.*";
   return makeModel(std::move(llama), config, sequence);
 }
 
-/// Cohere 2024, Command R. Releases of `transformers` differ in the theta of a
-/// config that does not say it.
+/// Groeneveld et al. 2024, "OLMo: Accelerating the Science of Language Models".
+/// Norms have an epsilon that no config says.
+Model hf::readOlmo(ConfigReader &config, int64_t sequence) {
+  Llama llama = readCommon(config, {2048, 1e-5});
+  llama.epsilon = 1e-5;
+  llama.normKind = NormKind::LayerAlone;
+  llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
+  config.require("clip_qkv", "null");
+  config.require("mlp_bias", "false");
+  return makeModel(std::move(llama), config, sequence);
+}
+
+/// Cohere 2024, Command R and R+. Releases of `transformers` differ in the
+/// theta of a config that does not say it.
 Model hf::readCohere(ConfigReader &config, int64_t sequence) {
   if (!config.has("rope_theta") && !config.has("rope_parameters"))
     config.fail("field \"rope_theta\" is missing: releases of transformers "
@@ -118,5 +135,7 @@ Model hf::readCohere(ConfigReader &config, int64_t sequence) {
   llama.parallel = true;
   llama.headBias = llama.outBias = config.getFlag("attention_bias", false);
   llama.logitFactor = config.getPositive("logit_scale", 0.0625);
+  if (config.getFlag("use_qk_norm", false))
+    llama.ownHeadNorms = "_norm";
   return makeModel(std::move(llama), config, sequence);
 }

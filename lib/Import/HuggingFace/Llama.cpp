@@ -143,6 +143,21 @@ Value Llama::buildJointNorm(ModelBuilder &model, const std::string &path,
   return nn.mul(scaled, nn.broadcast(weight, shape, dims));
 }
 
+/// A norm of each head of `x` by itself, with the head's own weights: `path` is
+/// the name of the files' tensor or tensors.
+Value Llama::buildOwnHeadNorm(ModelBuilder &model, const std::string &path,
+                              Value x) const {
+  auto shape = cast<RankedTensorType>(x.getType()).getShape();
+  Shape own(shape.drop_front(2));
+  int64_t count = ShapedType::getNumElements(own) / size;
+  std::string name = path + ".weight";
+  Value weight =
+      model.read(name, own, FileBox::whole(name, {count, size}), kOnes);
+  LayerBuilder nn = model.at(path);
+  auto dims = llvm::to_vector(llvm::seq<int64_t>(2, shape.size()));
+  return nn.mul(nn.layerNorm(x, epsilon), nn.broadcast(weight, shape, dims));
+}
+
 /// The query ('q'), key ('k') or value ('v') heads of x, the first two of them
 /// rotated.
 Value Llama::buildHeads(ModelBuilder &model, const std::string &path, Value x,
@@ -171,6 +186,8 @@ Value Llama::buildHeads(ModelBuilder &model, const std::string &path, Value x,
     y = buildNorm(model, path + "." + which + "_norm", y, size);
   else if (jointNorms)
     y = buildJointNorm(model, path + "." + which + "_norm", y);
+  else if (!ownHeadNorms.empty())
+    y = buildOwnHeadNorm(model, path + "." + which + ownHeadNorms.str(), y);
   return rotate(model, name, y, kind);
 }
 
@@ -292,6 +309,8 @@ Value Llama::buildSharedExpert(ModelBuilder &model, const std::string &path,
 Value Llama::buildNorm(ModelBuilder &model, const std::string &path, Value x,
                        int64_t width) const {
   LayerBuilder nn = model.at(path);
+  if (normKind == NormKind::LayerAlone)
+    return nn.layerNorm(x, epsilon);
   Value weight =
       model.read(path + ".weight", {width}, normsFromOne ? kZeros : kOnes);
   if (normsFromOne)

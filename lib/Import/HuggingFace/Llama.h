@@ -57,8 +57,8 @@ struct Norms {
 };
 
 /// Says what a norm does to a row: divide it by its root mean square, or take
-/// its mean off before, with or without a bias behind.
-enum class NormKind { Rms, Layer, LayerWithoutBias };
+/// its mean off before, with weight and bias behind, a weight, or neither.
+enum class NormKind { Rms, Layer, LayerWithoutBias, LayerAlone };
 
 /// Functions of MLPs; GELU is exact or by tanh.
 enum class Activation { Silu, Gelu, GeluTanh };
@@ -132,6 +132,10 @@ struct Llama {
   bool headNorms = false;
   /// The same of all query heads together, and of all key heads (OLMo 2).
   bool jointNorms = false;
+  /// The end of a module's name behind "q" and "k": a norm that takes the mean
+  /// of each head off, and has weights for each (Command R+, Stable LM 2);
+  /// empty: there is none. A `*` counts heads.
+  llvm::StringRef ownHeadNorms = {};
   Names names = {};
   Norms norms = {};
   NormKind normKind = NormKind::Rms;
@@ -178,6 +182,8 @@ private:
                         mlir::Value x, int64_t width) const;
   mlir::Value buildJointNorm(ModelBuilder &model, const std::string &path,
                              mlir::Value x) const;
+  mlir::Value buildOwnHeadNorm(ModelBuilder &model, const std::string &path,
+                               mlir::Value x) const;
   mlir::Value buildHeads(ModelBuilder &model, const std::string &path,
                          mlir::Value x, char which,
                          const LayerKind &kind) const;

@@ -116,8 +116,10 @@ static Yarn readYarn(ConfigReader &rope, int64_t size, double theta,
   return yarn;
 }
 
-/// The part of each head that turns.
-static constexpr StringLiteral kTurned = "partial_rotary_factor";
+/// The base of frequencies, and the part of each head that turns, as most
+/// families call them.
+static constexpr StringLiteral kTheta = "rope_theta",
+                               kTurned = "partial_rotary_factor";
 
 namespace {
 /// Names of the fields outside of an object that describe the rotary embedding,
@@ -151,7 +153,7 @@ static int64_t countTurned(const Llama &llama, const Rope &rope) {
 static void readRopeObject(ConfigReader &fields, Rope &rope,
                            const Outside &outside, const Llama &llama,
                            int64_t positions) {
-  rope.theta = readAgain(fields, "rope_theta", rope.theta, outside.theta);
+  rope.theta = readAgain(fields, kTheta, rope.theta, outside.theta);
   if (outside.isPart)
     rope.turned = readAgain(fields, kTurned, rope.turned, outside.turned);
   else
@@ -192,6 +194,11 @@ static Rope readRope(const Llama &llama, ConfigReader &config,
     rope.turned = config.getPositive(usual.turnedField, *usual.turned);
   else
     config.require(kTurned, "1.0");
+  // Releases 4.43 to 4.57 of `transformers` save GPT-NeoX's under both names.
+  if (usual.thetaField != kTheta)
+    readAgain(config, kTheta, rope.theta, usual.thetaField);
+  if (usual.turned && usual.turnedField != kTurned)
+    readAgain(config, kTurned, rope.turned, usual.turnedField);
   refuseBoth(config);
   // Configs of Phi-3 have it beside.
   int64_t positions = config.has("original_max_position_embeddings")
@@ -227,8 +234,8 @@ void hf::readRopes(Llama &llama, ConfigReader &config, const Usual &usual,
                    StringRef windowField) {
   config.require(kTurned, "1.0");
   refuseBoth(config);
-  bool hasTheta = config.has("rope_theta");
-  Rope whole{config.getPositive("rope_theta", usual.theta)};
+  bool hasTheta = config.has(kTheta);
+  Rope whole{config.getPositive(kTheta, usual.theta)};
   Rope windowed{*usual.windowTheta};
   bool hasOwn = !windowField.empty() && config.has(windowField);
   if (hasOwn)
@@ -247,7 +254,7 @@ void hf::readRopes(Llama &llama, ConfigReader &config, const Usual &usual,
       readRopeObject(own, rope, {outside}, llama, llama.positions);
     });
   };
-  StringRef given = hasTheta ? "rope_theta" : "";
+  StringRef given = hasTheta ? kTheta : "";
   read(config, "rope_scaling", whole, given);
   config.readObject("rope_parameters", [&](ConfigReader &types) {
     read(types, "full_attention", whole, given);
@@ -309,7 +316,8 @@ static Activation readActivation(ConfigReader &config, const Usual &usual) {
   }
   if (!usual.gelu.empty()) {
     std::string name = config.getChoice(
-        "hidden_act", {"gelu", "gelu_new", "gelu_pytorch_tanh"}, usual.gelu);
+        "hidden_act", {"gelu", "gelu_fast", "gelu_new", "gelu_pytorch_tanh"},
+        usual.gelu);
     return name == "gelu" ? Activation::Gelu : Activation::GeluTanh;
   }
   config.getChoice("hidden_act", {"silu", "swish"}, "silu"); // two names

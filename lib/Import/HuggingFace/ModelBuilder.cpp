@@ -77,6 +77,16 @@ Value LayerBuilder::layerNorm(Value x, Value weight, Value bias,
       .getOut();
 }
 
+Value LayerBuilder::layerNorm(Value x, double epsilon) {
+  auto type = RankedTensorType::get(typeOf(x).getShape().take_back(),
+                                    builder.getF32Type());
+  auto fill = [&](float amount) {
+    return nn::FillOp::create(builder, loc, type,
+                              builder.getF32FloatAttr(amount));
+  };
+  return layerNorm(x, fill(1.0f), fill(0.0f), epsilon);
+}
+
 /// The second result is the reciprocal root of each row, for gradients.
 Value LayerBuilder::rmsNorm(Value x, Value weight, double epsilon) {
   auto type = typeOf(x);
@@ -220,6 +230,8 @@ Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
     const Shape &tensor = file.saved.empty() ? file.shape : file.saved;
     if (!file.saved.empty())
       saved[file.name] = file.saved;
+    // Where there are several tensors, one dimension counts them.
+    size_t dims = tensor.size() - StringRef(file.name).count('*');
     // Parameters belong to no block: reads of them do.
     OpBuilder declare(loss);
     auto initAttr =
@@ -229,7 +241,7 @@ Value ModelBuilder::read(const Twine &symbol, ArrayRef<int64_t> shape,
         nn::FileAttr::get(loss.getContext(), declare.getStringAttr(file.name),
                           file.shape, file.begin, file.box);
     nn::ParameterOp::create(declare, loc, name.getValue(), type, initAttr,
-                            /*decay=*/tensor.size() >= 2,
+                            /*decay=*/dims >= 2,
                             /*rate=*/nullptr, /*optimizer=*/nullptr,
                             /*balance=*/nullptr, fileAttr,
                             /*sharding=*/nullptr, /*state=*/nullptr,

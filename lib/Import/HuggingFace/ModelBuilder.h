@@ -98,6 +98,8 @@ public:
   mlir::Value positions(mlir::Value tokens);
   mlir::Value layerNorm(mlir::Value x, mlir::Value weight, mlir::Value bias,
                         double epsilon);
+  /// The same without weight and bias.
+  mlir::Value layerNorm(mlir::Value x, double epsilon);
   mlir::Value rmsNorm(mlir::Value x, mlir::Value weight, double epsilon);
   /// Causal attention of queries [batch, sequence, groups, heads of a group,
   /// head size].
@@ -147,7 +149,7 @@ public:
   LayerBuilder at(const llvm::Twine &path);
 
   /// The value of a parameter; the first read declares it. Decay applies to
-  /// parameters whose tensor in the file has two dimensions or more.
+  /// parameters whose tensors in files have two dimensions or more.
   mlir::Value read(const llvm::Twine &symbol, llvm::ArrayRef<int64_t> shape,
                    const FileBox &file, Init init);
   /// The same for a tensor that is used as it is in the file.
@@ -211,6 +213,7 @@ Model readQwen2(ConfigReader &config, int64_t sequence);
 Model readQwen3(ConfigReader &config, int64_t sequence);
 Model readMixtral(ConfigReader &config, int64_t sequence);
 Model readQwen3Experts(ConfigReader &config, int64_t sequence);
+Model readOlmo(ConfigReader &config, int64_t sequence);
 Model readOlmo2(ConfigReader &config, int64_t sequence);
 Model readOlmo3(ConfigReader &config, int64_t sequence);
 Model readOlmoe(ConfigReader &config, int64_t sequence);

@@ -12,6 +12,7 @@
 
 #include "AdapterFolder.h"
 
+#include "FileLayout.h"
 #include "plait/Plan/Adapters.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Files.h"
@@ -110,6 +111,37 @@ std::string runtime::makeAdapterConfig(const fb::Plan &plan,
   return json.dump(2) + "\n";
 }
 
+/// Whether PEFT's adapters with this in a field are as without the field.
+static bool saysNothing(const Json &value) {
+  return value.is_null() || value == false || value == 0 || value == "none" ||
+         (value.is_structured() && value.empty());
+}
+
+/// Fails where adapters are more than two matrices that all count as much, or
+/// the model that they are added to is another one than in its files, as
+/// PiSSA's is.
+static Status checkKind(const Json &json, const std::string &path) {
+  for (const char *name :
+       {"alora_invocation_tokens", "alpha_pattern", "arrow_config", "bias",
+        "kasa_config", "layer_replication", "loftq_config", "lora_bias",
+        "modules_to_save", "monteclora_config", "rank_pattern",
+        "target_parameters", "trainable_token_indices", "use_bdlora",
+        "use_dora", "use_qalora", "use_rslora", "velora_config"})
+    if (auto found = json.find(name);
+        found != json.end() && !saysNothing(*found))
+      return fail("adapter '", path, "' has ", name, " ", found->dump(),
+                  ", which no plan trains");
+  auto init = json.find("init_lora_weights");
+  if (init == json.end() || !init->is_string())
+    return Status::success();
+  std::string kind = init->get<std::string>();
+  if (kind == "gaussian" || kind == "eva" || kind == "orthogonal")
+    return Status::success();
+  return fail("adapter '", path, "' has init_lora_weights ", init->dump(),
+              ": it is of a model that was changed where it began, and not of "
+              "its files");
+}
+
 /// Fails where the adapters of `folder` count otherwise than those of the plan.
 static Status checkConfig(const fb::Plan &plan, const std::string &folder) {
   std::string path = folder + "/" + kAdapterConfig;
@@ -122,16 +154,39 @@ static Status checkConfig(const fb::Plan &plan, const std::string &folder) {
   double rank = double(findFacts(plan).rank), alpha = findAlpha(plan);
   for (auto [name, expected] : {std::pair("peft_type", Json("LORA")),
                                 {"r", printNumber(rank)},
-                                {"lora_alpha", printNumber(alpha)},
-                                {"use_rslora", Json(false)},
-                                {"use_dora", Json(false)}}) {
+                                {"lora_alpha", printNumber(alpha)}}) {
     // Older versions have fewer fields.
     if (auto found = json->find(name);
         found != json->end() && *found != expected)
       return fail("adapter '", path, "' has ", name, " ", found->dump(),
                   ", the plan ", expected.dump());
   }
-  return Status::success();
+  return checkKind(*json, path);
+}
+
+/// Fails where `file` has other adapters than the plan.
+static Status checkTensors(const fb::Plan &plan, const std::string &file) {
+  Result<WeightFiles> files = WeightFiles::open(file);
+  if (!files.ok())
+    return files.status();
+  Result<FileLayout> layout = FileLayout::of(plan);
+  if (!layout.ok())
+    return layout.status();
+  std::set<const FileTensor *> used;
+  for (const auto &[name, shape] : layout->tensors) {
+    Result<const FileTensor *> found = files->find(name, shape);
+    if (!found.ok())
+      return found.status();
+    used.insert(*found);
+  }
+  std::vector<std::string> others = files->findOthers(used);
+  if (others.empty())
+    return Status::success();
+  return fail("adapter '", file, "' has '", others.front(), "'",
+              others.size() > 1
+                  ? " and " + std::to_string(others.size() - 1) + " more"
+                  : "",
+              ", for which the plan has no adapter");
 }
 
 Result<WeightFiles> runtime::openWithAdapter(const fb::Plan &plan,
@@ -139,9 +194,11 @@ Result<WeightFiles> runtime::openWithAdapter(const fb::Plan &plan,
                                              const std::string &adapter) {
   if (!hasAdapters(plan))
     return fail("adapter '", adapter, "' is given, but the plan trains none");
+  std::string file = adapter + "/" + kAdapterFile;
   PLAIT_RETURN_IF_ERROR(checkConfig(plan, adapter));
+  PLAIT_RETURN_IF_ERROR(checkTensors(plan, file));
   Result<WeightFiles> files = WeightFiles::open(weights);
   if (files.ok())
-    PLAIT_RETURN_IF_ERROR(files->add(adapter + "/" + kAdapterFile));
+    PLAIT_RETURN_IF_ERROR(files->add(file));
   return files;
 }

@@ -66,6 +66,9 @@ struct Layer {
   bool isInBlock = true;
 };
 
+/// Names the linear layers of all blocks among targets, as PEFT calls them.
+constexpr StringLiteral kAllLinear = "all-linear";
+
 /// Maps names of modules to layers, in the order in which the model uses them.
 using Layers = llvm::MapVector<StringRef, Layer>;
 
@@ -399,14 +402,12 @@ struct AddAdaptersPass : plait::impl::AddAdaptersPassBase<AddAdaptersPass> {
   FailureOr<llvm::SetVector<StringRef>> choose(func::FuncOp loss,
                                                const Layers &layers) {
     llvm::SetVector<StringRef> chosen;
-    if (targets.empty()) {
-      auto all = findAll(loss, layers);
-      if (failed(all))
-        return failure();
-      chosen.insert_range(*all);
-    }
-    for (const std::string &target : targets) {
-      auto found = findTarget(loss, layers, target);
+    if (targets.empty())
+      targets = {kAllLinear.str()};
+    for (const std::string &option : targets) {
+      StringRef target = StringRef(option).trim();
+      auto found = target == kAllLinear ? findAll(loss, layers)
+                                        : findTarget(loss, layers, target);
       if (failed(found))
         return failure();
       chosen.insert_range(*found);

@@ -61,7 +61,9 @@ def draw_normed(rng: random.Random, heads, hidden, layers, vocabulary, dropout) 
     gelu = {"hidden_act": rng.choice(("gelu", "gelu_new", "gelu_pytorch_tanh"))}
     residual = dropout()
     families = {
-        "cohere": grouped | epsilon | {"rope_theta": 100.0, "logit_scale": 0.5},
+        "cohere": grouped
+        | epsilon
+        | {"rope_theta": 100.0, "logit_scale": 0.5, "use_qk_norm": rng.random() < 0.5},
         "glm": grouped | part | {"head_dim": rng.choice((4, 12))},
         "glm4": grouped | part | {"head_dim": rng.choice((4, 12))},
         "gpt_neox": epsilon
@@ -73,7 +75,12 @@ def draw_normed(rng: random.Random, heads, hidden, layers, vocabulary, dropout) 
         | part
         | gelu
         | {"resid_pdrop": residual, "embd_pdrop": dropout()},
-        "stablelm": grouped | epsilon | part | parallel | {"use_qkv_bias": True},
+        "olmo": grouped,
+        "stablelm": grouped
+        | epsilon
+        | part
+        | parallel
+        | {"use_qkv_bias": True, "qk_layernorm": rng.random() < 0.5},
         "starcoder2": grouped
         | gelu
         | {

@@ -1,4 +1,5 @@
 // RUN: plait-opt %s '--nn-add-adapters=rank=2 alpha=8' -split-input-file | FileCheck %s
+// RUN: plait-opt %s '--nn-add-adapters=rank=2 alpha=8 targets=all-linear' -split-input-file | FileCheck %s
 
 // Two layers of a block have adapters: of [out, in] and of [in, out], as matrices lie.
 // What is outside of the block is frozen, and so are the matrices.

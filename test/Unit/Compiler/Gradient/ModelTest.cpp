@@ -106,9 +106,10 @@ void ModelTest::setParameters() {
     Array array(cast<RankedTensorType>(parameter.getType()).getShape());
     std::string name = file.getName().str();
     if (size_t star = name.find('*'); star != std::string::npos) {
-      // A tensor for each expert.
-      int64_t count = array.data.size() / array.shape.front();
-      for (int64_t index = 0; index < array.shape.front(); ++index) {
+      // A tensor for each expert or head.
+      int64_t tensors = file.getShape().front();
+      int64_t count = array.data.size() / tensors;
+      for (int64_t index = 0; index < tensors; ++index) {
         std::string own = name;
         own.replace(star, 1, std::to_string(index));
         const auto *entry = header.getObject(own);
@@ -202,7 +203,8 @@ INSTANTIATE_TEST_SUITE_P(
         "qwen2-small-test", "qwen2-yarn-small-test", "qwen3-small-test",
         "qwen3-moe-small-test", "smollm3-small-test", "cohere-small-test",
         "glm-small-test", "glm4-small-test", "neox-small-test",
-        "phi-small-test", "stablelm-small-test", "starcoder2-small-test"),
+        "phi-small-test", "stablelm-small-test", "starcoder2-small-test",
+        "cohere-plus-small-test", "stablelm2-small-test", "olmo-small-test"),
     [](const auto &info) {
       std::string name = info.param;
       std::replace(name.begin(), name.end(), '-', '_');

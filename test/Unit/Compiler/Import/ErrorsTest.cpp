@@ -394,8 +394,8 @@ TEST_F(ImportErrors, PartsOfHeads) {
          {"hidden_dropout", "0.1", "expected 0"});
   refuse(like("cohere", ""), "\"logit_scale\": 0.5",
          {"field \"rope_theta\" is missing", "differ in what it is then"});
-  refuse(like("cohere", ", \"rope_theta\": 10.0"), "\"use_qk_norm\": true",
-         {"use_qk_norm", "expected false"});
+  refuse(like("olmo", ""), "\"clip_qkv\": 8.0",
+         {"clip_qkv", "is 8", "expected null"});
   refuse(like("cohere", ", \"rope_theta\": 10.0"),
          "\"partial_rotary_factor\": 0.5", {"partial_rotary_factor", "0.5"});
   refuse(like("starcoder2", ""), "\"norm_epsilon\": 0",

@@ -197,7 +197,8 @@ TEST_F(ImportTest, NamesTensorsAsHuggingFaceDoes) {
                            "cohere-small-test",      "glm-small-test",
                            "glm4-small-test",        "neox-small-test",
                            "phi-small-test",         "stablelm-small-test",
-                           "starcoder2-small-test"}) {
+                           "starcoder2-small-test",  "cohere-plus-small-test",
+                           "stablelm2-small-test",   "olmo-small-test"}) {
     std::string folder = PLAIT_GOLDEN "/" + std::string(name);
     OwningOpRef<ModuleOp> module = load(folder);
     expectCovers(*module, folder + "/model.safetensors");

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 #include <random>
 
 using namespace plait;
@@ -63,17 +64,21 @@ void Draws::drawModel(Setting &setting) {
   shape.sequence = setting.training.sequence = any<int64_t>({1024, 4096});
   setting.training.flashAttention = maybe();
   setting.training.globalBatch = any<int64_t>({8, 16, 24});
+  // Single nodes: degrees of tp beyond one are only asked for where they may be
+  // faster than the pick.
   setting.cluster = *parseCluster(any<std::string>(
-      {"h100:1x4", "a100-40g:2x2", "h100:1x6", "h100:1x8", "a100-80g:2x4"}));
+      {"h100:1x4", "a100-40g:1x4", "h100:1x6", "h100:1x8", "a100-80g:1x8"}));
 }
 
 void Draws::drawSpace(Setting &setting) {
   SearchSpace &space = setting.space;
   space = SearchSpace::all();
+  // What one stage runs, which holds the least there.
   space.schedule =
-      some<std::string>({"1f1b", "gpipe", "interleaved-1f1b", "zb-h1", "zb-h2",
-                         "zb-v", "v-half", "v-min", "zb-auto"},
-                        3);
+      some<std::string>({"gpipe", "interleaved-1f1b", "zb-h1", "zb-h2", "zb-v",
+                         "v-half", "v-min", "zb-auto"},
+                        2);
+  space.schedule.push_back("1f1b");
   space.chunks = {1, 2, any<int>({3, 4})};
   space.microBatch = some<int64_t>({1, 2, 4, 8}, 2);
   space.mesh[Axis::CP] = {1, any<int>({2, 4})};
@@ -100,11 +105,17 @@ void Draws::drawMemory(Setting &setting) {
       peaks[size_t(part * double(peaks.size()))] + device.reservedBytes;
 }
 
+/// The few are those that notice most faults: a bound on memory that is 5 % too
+/// high, and one that takes the last ZeRO stage for the smallest.
 TEST(SearchDraws, AreExact) {
-  int draws = std::getenv("PLAIT_LONG_TESTS") ? 19 : 8;
-  for (int seed = 0; seed < draws; ++seed) {
+  std::vector<unsigned> seeds = {2, 3, 9, 15};
+  if (std::getenv("PLAIT_LONG_TESTS")) {
+    seeds.resize(24);
+    std::iota(seeds.begin(), seeds.end(), 0u);
+  }
+  for (unsigned seed : seeds) {
     SCOPED_TRACE(seed);
-    Draws draw(static_cast<unsigned>(seed));
+    Draws draw(seed);
     Setting setting;
     draw.drawModel(setting);
     draw.drawSpace(setting);

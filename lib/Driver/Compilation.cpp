@@ -22,6 +22,7 @@
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Files.h"
 #include "plait/Planner/DescribeCluster.h"
+#include "plait/Planner/TakeOutLayers.h"
 #include "plait/Schedule/Csv.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Support/PieceOverlap.h"
@@ -169,6 +170,8 @@ LogicalResult Compilation::write() {
     if (failed(imported))
       return failure();
     module = std::move(*imported);
+    if (!input.leftOut.empty() && !takeOutLayers(*module, input.leftOut))
+      return failure();
   }
   if (!dist::MeshOp::find(*module))
     dist::MeshOp::add(*module, mesh);
@@ -249,8 +252,10 @@ std::unique_ptr<LoweredModel> plait::lowerModel(CompileOptions options,
     return nullptr;
   lowered->module = compilation.takeModule();
   lowered->model = compilation.takeModel();
-  for (auto program : lowered->module->getOps<plan::ProgramOp>())
+  for (auto program : lowered->module->getOps<plan::ProgramOp>()) {
     lowered->memory.push_back(findMemory(program));
+    lowered->live.push_back(findLive(program));
+  }
   return lowered;
 }
 

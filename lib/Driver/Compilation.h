@@ -32,6 +32,8 @@ public:
     Messages &messages;
     const schedule::Schedule *order = nullptr;
     bool tellsProgress = true;
+    /// Layers that are taken out of the model, as takeOutLayers() counts them.
+    std::vector<int64_t> leftOut = {};
   };
 
   Compilation(const CompileOptions &options, const Input &input)

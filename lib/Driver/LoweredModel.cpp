@@ -19,29 +19,28 @@
 #include "llvm/ADT/StringSet.h"
 
 #include <algorithm>
-#include <map>
+#include <numeric>
 
 using namespace mlir;
 using namespace plait;
 
-/// The most bytes of a device in `category` that are live during one action. A
-/// sweep over the actions at which buffers begin and end; n log n in the
-/// buffers.
-static int64_t findPeak(plan::ProgramOp program, plan::Category category,
-                        bool isGPU) {
-  std::map<int64_t, int64_t> change; // by action
+/// A sweep over the actions at which buffers begin and end; linear in both.
+std::vector<int64_t> plait::findLive(plan::ProgramOp program,
+                                     std::optional<plan::Category> category) {
+  TargetAttr target = getTarget(program->getParentOfType<ModuleOp>());
+  bool isGPU = target && target.isGPU();
+  std::vector<int64_t> live;
   // Last actions are inclusive.
   for (auto buffer : program.getOps<plan::BufferOp>()) {
-    if (buffer.getCategory() != category ||
+    if ((category && buffer.getCategory() != *category) ||
         getFacts(buffer.getMemoryPlace()).isApart(!isGPU))
       continue;
-    change[buffer.getFirst()] += buffer.getBytes();
-    change[buffer.getLast() + 1] -= buffer.getBytes();
+    live.resize(std::max<size_t>(live.size(), buffer.getLast() + 2));
+    live[buffer.getFirst()] += buffer.getBytes();
+    live[buffer.getLast() + 1] -= buffer.getBytes();
   }
-  int64_t live = 0, peak = 0;
-  for (auto [action, bytes] : change)
-    peak = std::max(peak, live += bytes);
-  return peak;
+  std::partial_sum(live.begin(), live.end(), live.begin());
+  return live;
 }
 
 /// A tensor for each weight that is trained, which are those that have
@@ -70,7 +69,8 @@ planner::StageMemory plait::findMemory(plan::ProgramOp program) {
   TargetAttr target = getTarget(program->getParentOfType<ModuleOp>());
   bool isGPU = target && target.isGPU();
   auto find = [&](plan::Category category) {
-    return double(findPeak(program, category, isGPU));
+    std::vector<int64_t> live = findLive(program, category);
+    return live.empty() ? 0.0 : double(*llvm::max_element(live));
   };
   memory.parameters = find(plan::Category::Parameters);
   memory.gradients = find(plan::Category::Gradients);
@@ -102,25 +102,18 @@ Status plait::checkStepSize(int64_t stages, int64_t microbatches) {
               ": give a larger `micro-batch` or a smaller `global-batch`");
 }
 
-std::vector<planner::StageMemory>
-plait::continueMemory(const std::vector<planner::StageMemory> &fewer,
-                      const std::vector<planner::StageMemory> &more,
-                      double steps) {
+planner::StageMemory plait::continueMemory(const planner::StageMemory &fewer,
+                                           const planner::StageMemory &more,
+                                           double steps) {
   using planner::StageMemory;
-  std::vector<StageMemory> stages = more;
-  for (size_t stage = 0; stage < stages.size(); ++stage) {
-    auto add = [&](auto get) {
-      get(stages[stage]) += steps * (get(more[stage]) - get(fewer[stage]));
-    };
-    for (double StageMemory::*field :
-         {&StageMemory::parameters, &StageMemory::gradients,
-          &StageMemory::optimizer, &StageMemory::activations,
-          &StageMemory::workspace})
-      add([&](auto &memory) -> auto & { return memory.*field; });
-    for (const MemoryPlaceFacts &facts : otherPlaces)
-      add([&](auto &memory) -> auto & {
-        return memory.offloaded[facts.place];
-      });
-  }
-  return stages;
+  StageMemory memory = more;
+  for (double StageMemory::*field :
+       {&StageMemory::parameters, &StageMemory::gradients,
+        &StageMemory::optimizer, &StageMemory::activations,
+        &StageMemory::workspace})
+    memory.*field += steps * (more.*field - fewer.*field);
+  for (const MemoryPlaceFacts &facts : otherPlaces)
+    memory.offloaded[facts.place] +=
+        steps * (more.offloaded[facts.place] - fewer.offloaded[facts.place]);
+  return memory;
 }

@@ -28,10 +28,17 @@ struct LoweredModel {
   /// arena is neither a parameter, gradient, moment nor activation counts as
   /// workspace.
   std::vector<planner::StageMemory> memory;
+  /// The bytes of a device that are live at each action of a rank's step.
+  std::vector<std::vector<int64_t>> live;
 };
 
 /// Returns what a rank of `program` holds, by category.
 planner::StageMemory findMemory(plan::ProgramOp program);
+
+/// Returns the bytes of a device that are live at each action of `program`, of
+/// one category or all.
+std::vector<int64_t> findLive(plan::ProgramOp program,
+                              std::optional<plan::Category> category = {});
 
 /// The bytes that sites keep beside what a rank of `program` holds.
 int64_t countSiteBytes(plan::ProgramOp program);
@@ -40,11 +47,11 @@ int64_t countSiteBytes(plan::ProgramOp program);
 /// it. `stages` are virtual ones.
 Status checkStepSize(int64_t stages, int64_t microbatches);
 
-/// The line through the memory of `fewer` and `more` microbatches, `steps`
-/// times their difference behind `more`.
-std::vector<planner::StageMemory>
-continueMemory(const std::vector<planner::StageMemory> &fewer,
-               const std::vector<planner::StageMemory> &more, double steps);
+/// Returns what lies `steps` times their difference behind `more`, on the line
+/// through the memory of `fewer` microbatches or layers and that of more.
+planner::StageMemory continueMemory(const planner::StageMemory &fewer,
+                                    const planner::StageMemory &more,
+                                    double steps);
 
 } // namespace plait
 

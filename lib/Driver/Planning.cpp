@@ -189,11 +189,10 @@ Result<planner::Pins> plait::getPins(const CompileOptions &given,
 // What is chosen
 //===----------------------------------------------------------------------===//
 
-/// Pins what was chosen. So the compiler obeys what was chosen instead of
-/// choosing again: every field of the strategy, by the list of fields, the mesh
-/// and the precision.
-static void pin(const Configuration &choice, Precision precision,
-                CompileOptions &options) {
+/// So the compiler obeys what was chosen instead of choosing again: every field
+/// of the strategy, by the list of fields, the mesh and the precision.
+void plait::pinChoice(const Configuration &choice, Precision precision,
+                      CompileOptions &options) {
   options.mesh = choice.mesh.print();
   visitStrategy(
       [](const Field &, auto &pin, const auto &value) { pin = value; },
@@ -323,74 +322,6 @@ Status ChoiceState::checkSize(const Configuration &choice) const {
   return size.ok() ? size
                    : fail("the choice (", planner::print(choice),
                           ") cannot be compiled: ", size.message());
-}
-
-/// Whether one microbatch is through before the next one begins, on one rank.
-/// Then each is placed where the one before it was, since nothing else is live
-/// at its time: a step of more only has larger inputs.
-static bool runsOneByOne(const Configuration &choice) {
-  Result<const schedule::Generator *> generator =
-      schedule::findGenerator(choice.schedule);
-  return choice.mesh[Axis::PP] == 1 && choice.chunks == 1 && generator.ok() &&
-         (*generator)->memoryBound({1, 1, /*microbatches=*/2}, 0, 0) == 1;
-}
-
-/// The compiler knows no costs: what it would find is another order.
-Status ChoiceState::findOrder(const Configuration &choice) {
-  std::string reason;
-  const planner::Work *work =
-      profile->get(choice.degrees(), choice.sequences(), reason);
-  if (!work)
-    return fail(reason);
-  Result<std::optional<schedule::Schedule>> found =
-      planner::findOrder(*work, cluster, training, choice);
-  if (found.ok())
-    order = std::move(*found);
-  return found.status();
-}
-
-/// Replaces the estimated memory by the compiler's placement. Lowers the model
-/// as the compilation will; where there is a compilation, it goes on from there
-/// instead of lowering a second time. For a prediction alone, few microbatches
-/// stand for all where they run one by one.
-Status ChoiceState::place(const Configuration &choice,
-                          planner::Estimate &estimate) {
-  model->messages.progress({"placing the memory of the choice"});
-  PLAIT_RETURN_IF_ERROR(findOrder(choice));
-  // A copy: whether this is the choice is not known before its memory is.
-  auto lower = [&](int64_t microbatches) {
-    CompileOptions chosen = options;
-    pin(choice, training.precision, chosen);
-    chosen.prove = chosen.prove && planning.compiles;
-    chosen.pins.globalBatch = microbatches * choice.microBatch *
-                              choice.mesh.batchParts() *
-                              training.outer.countSites();
-    return lowerModel(std::move(chosen), getInput());
-  };
-  // Inputs of as many are whole lines of memory.
-  constexpr int64_t few = 64;
-  int64_t all = choice.microbatches(training), some = all;
-  if (!planning.compiles && all > 3 * few && runsOneByOne(choice))
-    some = few + all % few;
-  double communicators = estimate.memory.front().communicators;
-  std::unique_ptr<LoweredModel> placed = lower(some), more;
-  if (placed && some < all)
-    more = lower(some + few);
-  if (!placed || (some < all && !more))
-    return fail("the choice (", planner::print(choice), ") does not compile");
-  estimate.memory = placed->memory;
-  if (more)
-    estimate.memory = continueMemory(placed->memory, more->memory,
-                                     double(all - some - few) / few);
-  estimate.isPlaced = true;
-  // Beside the arena, as the estimate counts it.
-  for (planner::StageMemory &memory : estimate.memory) {
-    memory.reserved = cluster.device.reservedBytes;
-    memory.communicators = communicators;
-  }
-  if (planning.compiles)
-    lowered = std::move(placed);
-  return Status::success();
 }
 
 /// The fastest choice that fits as the compiler places it. An estimate is the
@@ -532,7 +463,7 @@ Status ChoiceState::search() {
     return fail(Code::NothingFits, found.status().message());
   result = std::move(*found);
   tell();
-  pin(result->configuration, training.precision, options);
+  pinChoice(result->configuration, training.precision, options);
   return Status::success();
 }
 

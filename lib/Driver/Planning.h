@@ -15,6 +15,11 @@
 
 namespace plait {
 
+/// Pins in `options` what was chosen: the mesh, the precision and every field
+/// of the strategy.
+void pinChoice(const planner::Configuration &choice, Precision precision,
+               CompileOptions &options);
+
 /// One search and what it has found: what Choice is a handle of.
 struct ChoiceState {
   ChoiceState(std::shared_ptr<ModelState> model, CompileOptions given,
@@ -28,7 +33,7 @@ struct ChoiceState {
   /// pins it in the options.
   Status search();
   /// What a compilation of the choice begins with.
-  Compilation::Input getInput() {
+  Compilation::Input getInput() const {
     return {*model, source, model->messages, order ? &*order : nullptr};
   }
   Result<planner::WhyNot> whyNot(const std::string &pins) const;
@@ -52,6 +57,11 @@ private:
   bool canPlace() const;
   Status checkSize(const planner::Configuration &choice) const;
   Status findOrder(const planner::Configuration &choice);
+  std::unique_ptr<LoweredModel> lower(const planner::Configuration &choice,
+                                      int64_t microbatches,
+                                      std::vector<int64_t> leftOut = {}) const;
+  std::optional<std::vector<planner::StageMemory>>
+  followLayers(const planner::Configuration &choice);
   Status place(const planner::Configuration &choice,
                planner::Estimate &estimate);
   void tell() const;

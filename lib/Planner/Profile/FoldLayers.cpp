@@ -18,6 +18,10 @@
 #include "plait/Analysis/AlikeLayers.h"
 #include "plait/Analysis/TrainedValues.h"
 #include "plait/Dialect/NN/IR/Layers.h"
+#include "plait/Dialect/NN/IR/Names.h"
+#include "plait/Planner/TakeOutLayers.h"
+
+#include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -172,4 +176,33 @@ FoldedBlocks plait::foldLayers(func::FuncOp function) {
                                                 return a->isBeforeInBlock(b);
                                               }));
   return folded;
+}
+
+/// The symbols that are used somewhere in a module.
+static llvm::DenseSet<Attribute> findUsed(ModuleOp module) {
+  llvm::DenseSet<Attribute> used;
+  if (auto uses = SymbolTable::getSymbolUses(&module.getBodyRegion()))
+    for (const SymbolTable::SymbolUse &use : *uses)
+      used.insert(use.getSymbolRef().getRootReference());
+  return used;
+}
+
+bool plait::takeOutLayers(ModuleOp module, ArrayRef<int64_t> indices) {
+  auto loss = module.lookupSymbol<func::FuncOp>(nn::kLossFunction);
+  llvm::DenseSet<Attribute> before = findUsed(module);
+  std::map<int64_t, SmallVector<Operation *>> layers;
+  for (Operation &op : loss.getBody().front())
+    if (auto layer = op.getAttrOfType<IntegerAttr>(nn::kLayerAttr))
+      layers[layer.getInt()].push_back(&op);
+  SmallVector<int64_t> ids(llvm::make_first_range(layers));
+  for (int64_t index : llvm::reverse(indices))
+    if (!takeOut(layers.at(ids[index])))
+      return false;
+  llvm::DenseSet<Attribute> after = findUsed(module);
+  for (auto parameter :
+       llvm::make_early_inc_range(module.getOps<nn::ParameterOp>()))
+    if (Attribute name = parameter.getSymNameAttr();
+        before.contains(name) && !after.contains(name))
+      parameter.erase();
+  return true;
 }

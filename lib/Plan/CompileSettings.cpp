@@ -8,10 +8,12 @@
 #include "plait/Plan/CompileSettings.h"
 
 #include "plait/Configuration/Configuration.h"
+#include "plait/Plan/Adapters.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Sites.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 using namespace plait;
 using namespace plait::plan;
@@ -47,6 +49,14 @@ Settings plan::settingsOf(const fb::Plan &plan) {
   for (const fb::Setting *setting : *plan.settings())
     settings.emplace_back(setting->name()->str(), setting->value()->str());
   return settings;
+}
+
+double plan::findAlpha(const fb::Plan &plan) {
+  for (uint32_t i = 0; i < length(plan.settings()); ++i)
+    if (const fb::Setting &setting = *plan.settings()->Get(i);
+        setting.name()->string_view() == kAlphaSetting)
+      return std::strtod(setting.value()->c_str(), nullptr);
+  return 0.0;
 }
 
 Settings plan::unusualSettingsOf(const fb::Plan &plan) {

@@ -198,6 +198,11 @@ class Suite:
         keys = ("step", "loss", "grad_norm")
         bits = [[[x[key] for key in keys] for x in steps] for steps in (whole[2:], rest)]
         require(bits[0] == bits[1], f"{bits[1]}, expected {bits[0]}")
+        plan = self.compile(run, "--no-reference", "--lora-alpha", 32)
+        words = (*self.start(run.case, plan), "--steps", 6, "--resume", folder)
+        outcome = self.tools.call("plait-run", *words)
+        message = "has adapters of alpha 8, the plan's have 32"
+        require(outcome.code == 1 and message in outcome.stderr, outcome.stderr)
         return "the same bits"
 
     def check_memory(self) -> str:

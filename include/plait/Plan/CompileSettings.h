@@ -27,6 +27,9 @@ Settings settingsOf(const fb::Plan &plan);
 /// Returns those of them that are not at plaitc's default.
 Settings unusualSettingsOf(const fb::Plan &plan);
 
+/// Returns alpha of adapters; 0: the plan trains none.
+double findAlpha(const fb::Plan &plan);
+
 } // namespace plait::plan
 
 #endif // PLAIT_PLAN_COMPILESETTINGS_H

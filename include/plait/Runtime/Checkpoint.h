@@ -64,6 +64,8 @@ struct PlanIdentity {
   std::map<std::string, double> rates = {};
   /// Optimizers of groups, by parameter, where they are not `optimizer`.
   std::map<std::string, std::string> optimizers = {};
+  /// Alpha of adapters; 0: there are none.
+  double alpha = 0.0;
 
   /// Returns all optimizers, "adamw with lion and muon".
   std::string nameOptimizers() const;

@@ -16,6 +16,8 @@
 
 #include "Index.h"
 
+#include "plait/Plan/Adapters.h"
+#include "plait/Plan/CompileSettings.h"
 #include "plait/Plan/Json.h"
 #include "plait/Plan/Profile.h"
 
@@ -146,6 +148,7 @@ PlanIdentity PlanIdentity::of(const fb::Plan &plan, uint64_t hash) {
     identity.mesh = "1";
   if (plan.optimizer())
     identity.optimizer = plan.optimizer()->str();
+  identity.alpha = plan::findAlpha(plan);
   for (const fb::Parameter *parameter : *plan.parameters()) {
     std::string name = parameter->name()->str();
     if (parameter->rate() != 1)
@@ -186,6 +189,8 @@ std::string CheckpointIndex::print() const {
     identity["rates"] = plan.rates;
   if (!plan.optimizers.empty())
     identity["optimizers"] = plan.optimizers;
+  if (plan.alpha > 0)
+    identity[plan::kAlphaEntry] = plan.alpha;
   line("plan", identity);
   Json list = Json::array();
   for (const StoredFile &file : files)
@@ -228,6 +233,8 @@ CheckpointIndex::parse(std::span<const uint8_t> bytes) try {
     plan["rates"].get_to(index.plan.rates);
   if (plan.contains("optimizers"))
     plan["optimizers"].get_to(index.plan.optimizers);
+  if (plan.contains(plan::kAlphaEntry))
+    plan[plan::kAlphaEntry].get_to(index.plan.alpha);
   for (const Json &file : json->at("files"))
     index.files.push_back(
         {file.at("name").get<std::string>(), file.at("bytes").get<uint64_t>(),

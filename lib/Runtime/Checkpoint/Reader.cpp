@@ -21,6 +21,7 @@
 
 #include "Contents.h"
 #include "plait/Configuration/CompressionFacts.h"
+#include "plait/Plan/CompileSettings.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Sites.h"
 
@@ -239,6 +240,11 @@ static bool beginsAnew(const Slots &stored, std::string_view name) {
 /// name alone, which is how optimizers differ; both are sorted.
 Status CheckpointReader::checkFits(const fb::Plan &plan,
                                    bool beginsFeedback) const {
+  // Checkpoints of earlier versions do not say it.
+  double alpha = plan::findAlpha(plan), theirs = parts.plan.alpha;
+  if (alpha > 0 && theirs > 0 && alpha != theirs)
+    return fail("checkpoint '", path, "' has adapters of alpha ", theirs,
+                ", the plan's have ", alpha);
   auto needed = neededBy(plan);
   for (const auto &[name, tensor] : parts.tensors)
     if (!needed.contains(name))

@@ -14,6 +14,7 @@
 
 #include "FileLayout.h"
 #include "plait/Plan/Adapters.h"
+#include "plait/Plan/CompileSettings.h"
 #include "plait/Plan/Defaults.h"
 #include "plait/Plan/Files.h"
 #include "plait/Plan/Json.h"
@@ -21,7 +22,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -73,15 +73,6 @@ Facts findFacts(const fb::Plan &plan) {
   return facts;
 }
 
-/// Returns the setting; 0: there is none.
-double findAlpha(const fb::Plan &plan) {
-  for (uint32_t i = 0; i < plan::length(plan.settings()); ++i)
-    if (const fb::Setting &setting = *plan.settings()->Get(i);
-        setting.name()->string_view() == plan::kAlphaSetting)
-      return std::strtod(setting.value()->c_str(), nullptr);
-  return 0.0;
-}
-
 /// PEFT has whole numbers as such.
 Json printNumber(double number) {
   return number == std::floor(number) ? Json(int64_t(number)) : Json(number);
@@ -89,7 +80,9 @@ Json printNumber(double number) {
 
 } // namespace
 
-bool runtime::hasAdapters(const fb::Plan &plan) { return findAlpha(plan) > 0; }
+bool runtime::hasAdapters(const fb::Plan &plan) {
+  return plan::findAlpha(plan) > 0;
+}
 
 /// Whole names of modules: how one ends may also be the end of another's.
 std::string runtime::makeAdapterConfig(const fb::Plan &plan,
@@ -101,7 +94,7 @@ std::string runtime::makeAdapterConfig(const fb::Plan &plan,
                {"task_type", plan.config() ? Json("CAUSAL_LM") : Json()},
                {"base_model_name_or_path", isFolder ? Json(origin) : Json()},
                {"r", facts.rank},
-               {"lora_alpha", printNumber(findAlpha(plan))},
+               {"lora_alpha", printNumber(plan::findAlpha(plan))},
                {"lora_dropout", 0.0},
                {"bias", "none"},
                {"fan_in_fan_out", facts.isTransposed},
@@ -151,7 +144,7 @@ static Status checkConfig(const fb::Plan &plan, const std::string &folder) {
   Result<Json> json = parseJson<Json>(file->bytes());
   if (!json.ok() || !json->is_object())
     return fail("adapter '", path, "' is no JSON object");
-  double rank = double(findFacts(plan).rank), alpha = findAlpha(plan);
+  double rank = double(findFacts(plan).rank), alpha = plan::findAlpha(plan);
   for (auto [name, expected] : {std::pair("peft_type", Json("LORA")),
                                 {"r", printNumber(rank)},
                                 {"lora_alpha", printNumber(alpha)}}) {

@@ -276,9 +276,11 @@ def FuseSumsPass : Pass<"nn-fuse-sums", "::mlir::ModuleOp"> {
   let description = [{
     Where an `nn.add` adds up the results of two contractions that nobody else
     reads, and the later one is an `nn.matmul` of two matrices, that becomes an
-    `nn.fused_matmul` which adds to the other. A sum that is added to a gradient,
-    or stored as something else that outlives the function, is left alone; so are
-    sums of what is wider than the operands.
+    `nn.fused_matmul` which adds to the other. Contractions and scatters that a
+    gradient gets the sum of, and that nobody else reads, are added to it one by
+    one: each adds where the gradient lies. A sum that is stored as something else
+    that outlives the function is left alone; so are sums of what is wider than the
+    operands.
 
     Phase `lower`; reads nothing of the configuration.
 

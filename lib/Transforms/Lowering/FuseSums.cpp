@@ -1,4 +1,4 @@
-//===- FuseSums.cpp - Matmuls that add to matmuls -------------------------===//
+//===- FuseSums.cpp - What adds to a sum where it lies --------------------===//
 //
 // Part of the plait project, under the Apache License v2.0 with LLVM
 // Exceptions. SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -12,6 +12,12 @@
 // ranks follows, there is no kernel at all.
 //
 //   add(a, matmul)  ->  fused_matmul add a
+//
+// What a tied table gets from the loss and from its rows is added to one
+// gradient. A matmul adds to that while it stores, and a scatter touches only
+// rows that a token names: so that neither makes a table of its own.
+//
+//   accumulate add(matmul, scatter)  ->  accumulate matmul, accumulate scatter
 //
 // This runs right before kernels are formed, when nothing merges ops any more:
 // the matmul writes where `a` lies, which nobody else may read.
@@ -63,14 +69,56 @@ static void fuseSum(Operation *add) {
   }
 }
 
+/// Finds what `sum` adds up, in its order, and the ops that do, if all terms
+/// can add to a gradient where it lies.
+static bool findTerms(Value sum, SmallVectorImpl<Value> &terms,
+                      SmallVectorImpl<Operation *> &adds) {
+  Operation *op = sum.getDefiningOp();
+  if (!op || !sum.hasOneUse())
+    return false;
+  if (op->hasTrait<AddsOperands>()) {
+    adds.push_back(op);
+    return llvm::all_of(op->getOperands(), [&](Value term) {
+      return findTerms(term, terms, adds);
+    });
+  }
+  terms.push_back(sum);
+  auto contraction = dyn_cast<ContractionOpInterface>(op);
+  return contraction ? contraction.contractsOnly() : getFacts(op).scatters;
+}
+
+/// Adds what a sum adds up to the gradient one by one, each before the next is
+/// computed, which is written to the same place.
+static void splitSum(SlotOpInterface accumulate) {
+  Value sum = accumulate.getTensor();
+  SmallVector<Value> terms;
+  SmallVector<Operation *> adds;
+  if (!findTerms(sum, terms, adds) || adds.empty())
+    return;
+  OpBuilder builder(accumulate.getOperation());
+  for (Value term : terms) {
+    builder.setInsertionPointAfterValue(term);
+    IRMapping mapping;
+    mapping.map(sum, term);
+    builder.clone(*accumulate.getOperation(), mapping);
+  }
+  accumulate->erase();
+  for (Operation *add : adds)
+    add->erase();
+}
+
 namespace {
 struct FuseSumsPass : plait::impl::FuseSumsPassBase<FuseSumsPass> {
+  /// Gradients first: what is left of their sums lies nowhere else.
   void runOnOperation() override {
-    for (auto function : getOperation().getOps<func::FuncOp>())
-      for (Operation &op :
-           llvm::make_early_inc_range(function.getBody().front()))
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      Block &block = function.getBody().front();
+      for (auto accumulate : nn::findAccesses(function, nn::SlotAccess::Add))
+        splitSum(accumulate);
+      for (Operation &op : llvm::make_early_inc_range(block))
         if (op.hasTrait<AddsOperands>() && liesAnywhere(op.getResult(0)))
           fuseSum(&op);
+    }
   }
 };
 } // namespace

@@ -52,9 +52,7 @@ func.func @partial(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>, %y: tensor<8x4xf32
 // -----
 
 // What is left alone: terms that others read, or that no matmul makes; sums
-// that are wider than the operands; a later matmul that is none of two matrices;
-// what is added to a gradient, which lies elsewhere.
-nn.parameter @w : tensor<8x16xf32> init<mean = 0.0, std = 0.02>
+// that are wider than the operands; a later matmul that is none of two matrices.
 // CHECK-LABEL: func.func @others(
 // CHECK-NOT: nn.fused_matmul
 // CHECK: return
@@ -70,9 +68,47 @@ func.func @others(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>, %r: tensor<8x16xf32
   %8 = nn.matmul %x, %w "ah,hf->af" {n = 3} : (tensor<8x4xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
   %9 = nn.matmul %y, %v "gah,ghf->af" : (tensor<3x8x4xf32>, tensor<3x4x16xf32>) -> tensor<8x16xf32>
   %10 = nn.add %8, %9 : tensor<8x16xf32>
-  %11 = nn.matmul %x, %w "ah,hf->af" {n = 4} : (tensor<8x4xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
-  %12 = nn.matmul %x, %w "ah,hf->af" {n = 5} : (tensor<8x4xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
-  %13 = nn.add %11, %12 : tensor<8x16xf32>
-  nn.accumulate %13 to @w gradient : tensor<8x16xf32>
   return %0, %2, %4, %7, %10 : tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>
+}
+
+// -----
+
+// A tied table gets its gradient from the loss and from the rows that tokens
+// name, and a matrix that is used twice from both uses: each adds to it.
+nn.parameter @table : tensor<16x4xf32> init<mean = 0.0, std = 0.02>
+// CHECK-LABEL: func.func @gradients(
+// CHECK-NEXT: %[[A:.*]] = nn.matmul {{.*}} "ah,hf->af" :
+// CHECK-NEXT: nn.accumulate %[[A]] to @table gradient {nn.layer = 3 : i64}
+// CHECK-NEXT: %[[B:.*]] = nn.matmul {{.*}} "ah,hf->af" {n = 1 : i64}
+// CHECK-NEXT: nn.accumulate %[[B]] to @table gradient {nn.layer = 3 : i64}
+// CHECK-NEXT: %[[C:.*]] = nn.embedding_grad
+// CHECK-NEXT: nn.accumulate %[[C]] to @table gradient {nn.layer = 3 : i64}
+// CHECK-NEXT: return
+func.func @gradients(%x: tensor<16x8xf32>, %y: tensor<8x4xf32>, %g: tensor<2x3x4xf32>, %ids: tensor<2x3xi32>) {
+  %0 = nn.matmul %x, %y "ah,hf->af" : (tensor<16x8xf32>, tensor<8x4xf32>) -> tensor<16x4xf32>
+  %1 = nn.matmul %x, %y "ah,hf->af" {n = 1} : (tensor<16x8xf32>, tensor<8x4xf32>) -> tensor<16x4xf32>
+  %2 = nn.embedding_grad %g, %ids : (tensor<2x3x4xf32>, tensor<2x3xi32>) -> tensor<16x4xf32>
+  %3 = nn.add %0, %1 : tensor<16x4xf32>
+  %4 = nn.add %3, %2 : tensor<16x4xf32>
+  nn.accumulate %4 to @table gradient {nn.layer = 3} : tensor<16x4xf32>
+  return
+}
+
+// A term that a kernel computes is added up before it is stored; so is one that
+// others read.
+// CHECK-LABEL: func.func @kernels(
+// CHECK: %[[S:.*]] = nn.add
+// CHECK-NEXT: nn.accumulate %[[S]]
+// CHECK-NEXT: %[[T:.*]] = nn.add
+// CHECK-NEXT: nn.accumulate %[[T]]
+func.func @kernels(%x: tensor<16x8xf32>, %y: tensor<8x4xf32>, %z: tensor<16x4xf32>, %g: tensor<2x3x4xf32>, %ids: tensor<2x3xi32>) -> tensor<16x4xf32> {
+  %0 = nn.matmul %x, %y "ah,hf->af" : (tensor<16x8xf32>, tensor<8x4xf32>) -> tensor<16x4xf32>
+  %1 = nn.exp %z : tensor<16x4xf32>
+  %2 = nn.matmul %x, %y "ah,hf->af" {n = 1} : (tensor<16x8xf32>, tensor<8x4xf32>) -> tensor<16x4xf32>
+  %3 = nn.embedding_grad %g, %ids : (tensor<2x3x4xf32>, tensor<2x3xi32>) -> tensor<16x4xf32>
+  %4 = nn.add %0, %1 : tensor<16x4xf32>
+  nn.accumulate %4 to @table gradient : tensor<16x4xf32>
+  %5 = nn.add %2, %3 : tensor<16x4xf32>
+  nn.accumulate %5 to @table gradient : tensor<16x4xf32>
+  return %2 : tensor<16x4xf32>
 }

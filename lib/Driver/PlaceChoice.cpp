@@ -15,8 +15,6 @@
 #include "Planning.h"
 #include "plait/Schedule/Generators.h"
 
-#include <cmath>
-
 using namespace mlir;
 using namespace plait;
 using planner::Configuration;
@@ -97,22 +95,41 @@ ChoiceState::followLayers(const Configuration &choice) {
   return few->follow(depths);
 }
 
-/// Whether needs are so far from what a device has that what layers round up
-/// decides nothing.
-static bool isFar(const PerPlace<double> &needs,
+/// Whether a device lacks room for `share` of the needs.
+static bool lacks(double share, PerPlace<double> needs,
                   const planner::Device &device) {
-  return llvm::all_of(memoryPlaces, [&](const MemoryPlaceFacts &facts) {
-    double room = device.getRoom(facts.place);
-    return room <= 0 || std::abs(needs[facts.place] - room) > 0.01 * room;
-  });
+  for (const MemoryPlaceFacts &facts : memoryPlaces)
+    needs[facts.place] *= share;
+  return findShort(needs, device).has_value();
 }
 
-/// Whether a device would be full if it were a little smaller: then the
-/// compiler may well find that the choice does not fit.
-static bool isTight(PerPlace<double> needs, const planner::Device &device) {
-  for (const MemoryPlaceFacts &facts : memoryPlaces)
-    needs[facts.place] *= 1.05;
-  return findShort(needs, device).has_value();
+/// Replaces the memory of an estimate, which counts beside the arena what is
+/// kept for the system and the communicators.
+static void setMemory(planner::Estimate &estimate,
+                      std::vector<planner::StageMemory> memory) {
+  for (planner::StageMemory &stage : memory) {
+    stage.reserved = estimate.memory.front().reserved;
+    stage.communicators = estimate.memory.front().communicators;
+  }
+  estimate.memory = std::move(memory);
+}
+
+/// Whether few layers of a choice that may be too large say that it is, which
+/// is then what is estimated. They are off by less than the hundredth that is
+/// left for what they round up.
+bool ChoiceState::refusesByLayers(const Configuration &choice,
+                                  planner::Estimate &estimate) {
+  if (!lacks(1.05, estimate.getNeeds(), cluster.device))
+    return false;
+  auto memory = followLayers(choice);
+  if (!memory)
+    return false;
+  planner::Estimate followed = estimate;
+  setMemory(followed, std::move(*memory));
+  bool refuses = lacks(0.99, followed.getNeeds(), cluster.device);
+  if (refuses)
+    estimate = std::move(followed);
+  return refuses;
 }
 
 /// Replaces the estimated memory by the compiler's placement. Lowers the model
@@ -121,37 +138,20 @@ static bool isTight(PerPlace<double> needs, const planner::Device &device) {
 ///
 /// 1. For a prediction alone, few microbatches stand for all where they run one
 ///    by one.
-/// 2. Few layers say whether many fit, where that is clear: what they refuse is
-///    not lowered whole, nor what is only predicted.
+/// 2. Few layers refuse many that are clearly too large. What fits is lowered
+///    whole, for its memory is promised to the byte.
 Status ChoiceState::place(const Configuration &choice,
                           planner::Estimate &estimate) {
   model->messages.progress({"placing the memory of the choice"});
   PLAIT_RETURN_IF_ERROR(findOrder(choice));
-  double communicators = estimate.memory.front().communicators;
-  auto set = [&](std::vector<planner::StageMemory> placed) {
-    estimate.memory = std::move(placed);
-    estimate.isPlaced = true;
-    // Beside the arena, as the estimate counts it.
-    for (planner::StageMemory &memory : estimate.memory) {
-      memory.reserved = cluster.device.reservedBytes;
-      memory.communicators = communicators;
-    }
-  };
   // 1. Microbatches. Inputs of as many are whole lines of memory.
   constexpr int64_t few = 64;
   int64_t all = choice.microbatches(training), some = all;
   if (!planning.compiles && all > 3 * few && runsOneByOne(choice))
     some = few + all % few;
   // 2. Layers.
-  const planner::Device &device = cluster.device;
-  bool mayRefuse = isTight(estimate.getNeeds(), device);
-  if (some == all && (mayRefuse || !planning.compiles))
-    if (auto followed = followLayers(choice)) {
-      set(std::move(*followed));
-      if (isFar(estimate.getNeeds(), device) &&
-          (!planning.compiles || estimate.isTooLarge(device)))
-        return Status::success();
-    }
+  if (some == all && refusesByLayers(choice, estimate))
+    return Status::success();
   std::unique_ptr<LoweredModel> placed = lower(choice, some), more;
   if (placed && some < all)
     more = lower(choice, some + few);
@@ -162,7 +162,8 @@ Status ChoiceState::place(const Configuration &choice,
     for (auto [rank, fewer] : llvm::enumerate(placed->memory))
       memory[rank] = continueMemory(fewer, more->memory[rank],
                                     double(all - some - few) / few);
-  set(std::move(memory));
+  setMemory(estimate, std::move(memory));
+  estimate.isPlaced = true;
   if (planning.compiles)
     lowered = std::move(placed);
   return Status::success();

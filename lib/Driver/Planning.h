@@ -62,6 +62,8 @@ private:
                                       std::vector<int64_t> leftOut = {}) const;
   std::optional<std::vector<planner::StageMemory>>
   followLayers(const planner::Configuration &choice);
+  bool refusesByLayers(const planner::Configuration &choice,
+                       planner::Estimate &estimate);
   Status place(const planner::Configuration &choice,
                planner::Estimate &estimate);
   void tell() const;

@@ -148,9 +148,7 @@ struct Estimate {
   std::vector<StageMemory> memory; // by rank of the pipeline
   std::vector<int> layers;         // by virtual stage: what was cut
   Recomputation recompute;         // never Auto
-  /// Whether memory is what the compiler has placed, and so exact; of a deep
-  /// model that is only predicted, what it has placed of few layers says, to a
-  /// thousandth.
+  /// Whether memory is what the compiler has placed, and so exact.
   bool isPlaced = false;
 
   /// The most bytes that a rank needs of each place.

@@ -8,7 +8,12 @@
 #include "FewLayers.h"
 #include "Listener.h"
 #include "plait/Driver/Session.h"
+#include "plait/Plan/Files.h"
 #include "gtest/gtest.h"
+
+#include <filesystem>
+#include <regex>
+#include <unistd.h>
 
 using namespace plait;
 using planner::StageMemory;
@@ -75,30 +80,53 @@ TEST(FewLayers, OtherActionThatNeedsMoreIsSeen) {
   EXPECT_FALSE(follow({1000, 1100, 1200}, {600, 800, 1000}));
 }
 
-/// Gemma 2 has 42 layers, of which every other one sees a window. What is
-/// compiled is placed whole.
-TEST(FewLayers, PredictionIsWhatIsPlaced) {
-  Listener listener;
-  Session session{listener};
-  CompileOptions options;
-  options.cluster = "h100:4";
-  options.mesh = "dp=2,tp=2";
-  options.pins.globalBatch = 4;
-  options.pins.sequence = 4096;
-  options.pins.microBatch = 1;
-  options.pins.zero = 3;
-  options.pins.recompute = Recompute::Selective;
-  double peaks[2];
-  for (bool compiles : {false, true}) {
-    auto model = session.import({.model = PLAIT_MODELS "/gemma-2-9b"});
-    ASSERT_TRUE(model.ok()) << listener.getText();
+/// Gemma 2 has 42 layers, of which every other one sees a window. Of this
+/// choice an estimate is 7 GB short, so that few layers are asked.
+class FewLayersOfGemma : public testing::Test {
+protected:
+  ~FewLayersOfGemma() override { std::filesystem::remove(file); }
+
+  Result<Choice> plan(int64_t memory, bool compiles) {
+    EXPECT_TRUE(
+        writeTextFile(file, R"({"extends": "h100", "name": "small", "device": {
+                                "reservedBytes": 0, "memoryBytes": )" +
+                                std::to_string(memory) + "}}")
+            .ok());
+    CompileOptions options;
+    options.cluster = file + ":1x4";
+    options.pins.globalBatch = 16;
+    options.pins.sequence = 4096;
     PlanningOptions planning;
     planning.compiles = compiles;
-    auto choice = session.plan(*model, options, planning);
+    planning.pins = *planner::parsePins(
+        "dp=2,tp=2,zero=1,micro-batch=1,recompute=none,offload=none,sp=off,"
+        "schedule=1f1b");
+    auto model = session.import({.model = PLAIT_MODELS "/gemma-2-9b"});
+    EXPECT_TRUE(model.ok()) << listener.getText();
+    return session.plan(*model, options, planning);
+  }
+
+  std::string file = std::filesystem::temp_directory_path() /
+                     ("plait-few-layers-" + std::to_string(getpid()) + ".json");
+  Listener listener;
+  Session session{listener};
+};
+
+TEST_F(FewLayersOfGemma, RefuseAndPromiseNothing) {
+  double peaks[2];
+  for (bool compiles : {false, true}) {
+    auto choice = plan(100'000'000'000, compiles);
     ASSERT_TRUE(choice.ok()) << listener.getText();
     peaks[compiles] = choice->getResult().estimate.peakMemory();
   }
-  EXPECT_NEAR(peaks[0], peaks[1], 1e-3 * peaks[1]);
-  // Which few layers round up otherwise: they were placed, indeed.
-  EXPECT_NE(peaks[0], peaks[1]);
+  EXPECT_EQ(peaks[0], peaks[1]);
+  auto refused = plan(89'000'000'000, /*compiles=*/true);
+  ASSERT_FALSE(refused.ok());
+  std::smatch match;
+  const std::string &error = refused.status().message();
+  ASSERT_TRUE(std::regex_search(error, match, std::regex(R"(needs (\d+) b)")))
+      << error;
+  EXPECT_NEAR(std::stod(match[1]), peaks[0], 1e-3 * peaks[0]);
+  // They round up otherwise: all were not placed.
+  EXPECT_NE(std::stod(match[1]), peaks[0]);
 }

@@ -16,7 +16,8 @@ file(GLOB archives ${LLVM_LIBRARY_DIRS}/libMLIR*.a ${LLVM_LIBRARY_DIRS}/libLLVM*
 list(JOIN archives "\n" archives)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/mlir-archives.txt CONTENT "${archives}\n")
 target_link_libraries(PlaitMLIRArchives INTERFACE
-  -Wl,@${PROJECT_BINARY_DIR}/mlir-archives.txt -Wl,--gc-sections z zstd)
+  -Wl,@${PROJECT_BINARY_DIR}/mlir-archives.txt -Wl,--gc-sections
+  $<$<CONFIG:Release>:-Wl,--strip-debug> z zstd)
 
 list(APPEND CMAKE_MODULE_PATH ${MLIR_CMAKE_DIR} ${LLVM_CMAKE_DIR})
 include(TableGen)

@@ -54,10 +54,12 @@ static bool isOfFamily(const Leaf &a, const Leaf &b) {
 }
 
 /// Returns the seconds by which `leaf` may be slower and still be as fast.
+/// Where ranks compute the same, predictions are off by the same there.
 static double getBand(const Leaf &leaf, const Leaf &fastest) {
   auto key = [](const Configuration &c) {
     return std::make_tuple(withOneReplica(c.mesh), std::cref(c.schedule),
-                           c.chunks);
+                           c.chunks, c.microBatch, std::cref(c.recompute),
+                           c.sequenceParallel);
   };
   bool isAlike = key(leaf.configuration) == key(fastest.configuration);
   return robustBand *

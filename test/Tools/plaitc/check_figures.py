@@ -46,7 +46,7 @@ def main() -> None:
     close(content["model_flops"], tokens * (6 * multiplying + attention))
     assert projection["parameters"] == parameters
 
-    devices = pick["pp"] * pick["dp"] * pick["tp"] * pick["cp"]
+    devices = math.prod(pick[axis] for axis in ("pp", "replicate", "dp", "ep", "cp", "tp"))
     close(content["mfu"], content["model_flops"] / (step * devices * 989e12))
     close(sum(content["roofline_seconds"].values()), step)
     assert projection["steps"] == math.ceil(projection["tokens"] / tokens)

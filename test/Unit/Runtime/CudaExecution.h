@@ -181,11 +181,12 @@ protected:
   /// adds the terms of a GEMM one by one; of bf16 sums, some are then
   /// rounded to the other side: by up to 1.8e-3 against tiles (AMX). Where an
   /// epilogue follows, the CPU rounds the sum before it, and the fake, as GPUs,
-  /// does not: 5.5e-3 was seen.
+  /// does not: by up to 1.02e-2 after two updates, against blocks that are
+  /// widened (AVX-512).
   static double toleranceOf(const fb::PlanT &plan) {
     if (plan.precision != "bf16")
       return 1e-5;
-    return hasEpilogues(plan) ? 1e-2 : 4e-3;
+    return hasEpilogues(plan) ? 1.5e-2 : 4e-3;
   }
 
   /// Runs `cpu` on the CPU and, as a CUDA plan, in every way there is.

@@ -245,6 +245,17 @@ class Suite:
         save_file({k: v for k, v in tensors.items() if ".0.mlp.down" not in k}, file)
         return cut
 
+    def check_dropout(self) -> str:
+        """What PEFT applies and plans do not is said, and told apart from none."""
+        start = GOLDEN / "adapters" / "llama" / "start"
+        plan = self.compile(Run("llama", "pp=1"), "--no-reference")
+        told = []
+        for folder in (start, self.other(start, "lora_dropout", 0.05)):
+            words = (*self.start("llama", plan), "--steps", 1, "--adapter", folder)
+            told.append("lora_dropout 0.05, which" in self.tools.run("plait-run", *words).stderr)
+        require(told == [False, True], f"told {told}")
+        return "told"
+
     def check_errors(self) -> None:
         """What is no such adapter, and targets that are none."""
         config = GOLDEN / "llama-small-test" / "config.json"
@@ -322,7 +333,7 @@ class Suite:
             case(run.name, functools.partial(self.check_run, run))
         run = Run("gpt2", "pp=2,dp=2,tp=2", BF16)
         case("check/" + run.name, functools.partial(self.check_against_reference, run))
-        for name in ("fresh", "resumed", "memory", "errors"):
+        for name in ("fresh", "resumed", "memory", "dropout", "errors"):
             case(name, getattr(self, f"check_{name}"))
 
 

@@ -36,6 +36,10 @@ Result<WeightFiles> openWithAdapter(const fb::Plan &plan,
                                     const std::string &weights,
                                     const std::string &adapter);
 
+/// Returns the dropout that the adapters in the folder `adapter` were trained
+/// with, which plans do not apply; 0 where it has none or cannot be read.
+double findAdapterDropout(const std::string &adapter);
+
 /// The tensors of `files` that loadWeights has no use for: see
 /// WeightFiles::findOthers. Empty where it would fail.
 std::vector<std::string> findUnusedTensors(const fb::Plan &plan,

@@ -112,10 +112,10 @@ def AddAdaptersPass : Pass<"nn-add-adapters", "::mlir::ModuleOp"> {
     decay applies to both. All other parameters are frozen.
 
     Without `targets`, or where one is `all-linear`, all linear layers of blocks
-    (`nn.layer`) have adapters, neither embeddings nor the head. Each other one of `targets` is the name of a module, or how it
-    ends: "q_proj" is that of all blocks. A module is a tensor of the files without
-    ".weight"; parameters that are parts of one tensor share A. Matrices of experts,
-    and what they are chosen by, have no adapters.
+    (`nn.layer`) have adapters, neither embeddings nor the head. Each other one of
+    `targets` is the name of a module, or how it ends: "q_proj" is that of all blocks. A
+    module is a tensor of the files without ".weight"; parameters that are parts of one
+    tensor share A. Matrices of experts, and what they are chosen by, have no adapters.
 
     Fails where a target names no linear layer, or one whose matrix is also used for
     something else, as a tied table is; where there are no blocks and no targets;

@@ -135,15 +135,32 @@ static Status checkKind(const Json &json, const std::string &path) {
               "its files");
 }
 
-/// Fails where the adapters of `folder` count otherwise than those of the plan.
-static Status checkConfig(const fb::Plan &plan, const std::string &folder) {
-  std::string path = folder + "/" + kAdapterConfig;
+/// Reads the settings of adapters, an object in the file at `path`.
+static Result<Json> readConfig(const std::string &path) {
   Result<MappedFile> file = MappedFile::open(path, "adapter");
   if (!file.ok())
     return file.status();
   Result<Json> json = parseJson<Json>(file->bytes());
   if (!json.ok() || !json->is_object())
     return fail("adapter '", path, "' is no JSON object");
+  return json;
+}
+
+double runtime::findAdapterDropout(const std::string &adapter) {
+  Result<Json> json = readConfig(adapter + "/" + kAdapterConfig);
+  if (!json.ok())
+    return 0.0;
+  auto found = json->find("lora_dropout");
+  return found != json->end() && found->is_number() ? found->get<double>()
+                                                    : 0.0;
+}
+
+/// Fails where the adapters of `folder` count otherwise than those of the plan.
+static Status checkConfig(const fb::Plan &plan, const std::string &folder) {
+  std::string path = folder + "/" + kAdapterConfig;
+  Result<Json> json = readConfig(path);
+  if (!json.ok())
+    return json.status();
   double rank = double(findFacts(plan).rank), alpha = plan::findAlpha(plan);
   for (auto [name, expected] : {std::pair("peft_type", Json("LORA")),
                                 {"r", printNumber(rank)},

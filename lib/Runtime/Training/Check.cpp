@@ -415,7 +415,7 @@ Status runtime::check(const fb::Plan &plan, const TrainOptions &given) {
   return agree(**executor, doTogether(**executor, [&] {
     if (!(*executor)->leads())
       return Status::success();
-    warnOfUnusedWeights(**executor, options);
+    warnOfUnused(**executor, options);
     return checkAgainst(plan, *found, *batches, options);
   }));
 }

@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 using namespace plait;
 using namespace plait::runtime;
@@ -181,10 +182,18 @@ runtime::startExecutor(const fb::Plan &plan, const TrainOptions &options) {
 
 /// Not an error: folders of other tools have buffers that a model does not
 /// need. A few names are enough to see which case it is.
-void runtime::warnOfUnusedWeights(const Executor &executor,
-                                  const TrainOptions &options) {
+void runtime::warnOfUnused(const Executor &executor,
+                           const TrainOptions &options) {
   if (options.weights.empty())
     return;
+  double dropout =
+      options.adapter.empty() ? 0.0 : findAdapterDropout(options.adapter);
+  if (dropout > 0) {
+    std::ostringstream text;
+    text << "adapter '" << options.adapter << "' has lora_dropout " << dropout
+         << ", which is not applied";
+    executor.warn(text.str());
+  }
   Result<WeightFiles> files = openWeights(executor.plan(), options);
   if (!files.ok()) // setInitialWeights says so
     return;

@@ -52,9 +52,9 @@ Status saveModel(Executor &executor, const TrainOptions &options,
 Result<std::unique_ptr<Executor>> startExecutor(const fb::Plan &plan,
                                                 const TrainOptions &options);
 
-/// Warns of tensors of the weights the model has no place
-/// for: they were trained in another one.
-void warnOfUnusedWeights(const Executor &executor, const TrainOptions &options);
+/// Warns of what weights and adapters have that the plan has no use for:
+/// tensors, which were trained in another model, and dropout.
+void warnOfUnused(const Executor &executor, const TrainOptions &options);
 
 } // namespace plait::runtime
 

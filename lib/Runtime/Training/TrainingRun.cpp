@@ -459,7 +459,7 @@ Status Steps::setWeights() {
 Status Steps::openOutputs() {
   bool leads = ranks->leads();
   if (leads)
-    warnOfUnusedWeights(*ranks, chosen);
+    warnOfUnused(*ranks, chosen);
   Result<Observers> made = leads ? makeObservers(chosen) : Observers();
   Status prepared = made.status();
   if (prepared.ok() && leads && !chosen.save.empty())

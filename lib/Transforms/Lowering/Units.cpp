@@ -108,6 +108,7 @@ bool Units::visitNeeded(int to, int least,
   }
   return false;
 }
+
 void Units::merge(int from, int into) {
   // What the later one needs comes first, then both, then all else in between:
   // that neither needs what is behind it, nor does the earlier one have users

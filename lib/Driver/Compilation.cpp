@@ -252,10 +252,8 @@ std::unique_ptr<LoweredModel> plait::lowerModel(CompileOptions options,
     return nullptr;
   lowered->module = compilation.takeModule();
   lowered->model = compilation.takeModel();
-  for (auto program : lowered->module->getOps<plan::ProgramOp>()) {
+  for (auto program : lowered->module->getOps<plan::ProgramOp>())
     lowered->memory.push_back(findMemory(program));
-    lowered->live.push_back(findLive(program));
-  }
   return lowered;
 }
 

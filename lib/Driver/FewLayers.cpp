@@ -24,7 +24,7 @@ static constexpr int kFewest = 4;
 /// attention.
 static constexpr int kLongestUnit = 8;
 
-/// How many of the last `kinds` repeat with a period of `unit`.
+/// Counts how many of the last `kinds` repeat with a period of `unit`.
 static int countRepeated(llvm::ArrayRef<int> kinds, int unit) {
   int count = std::min<int>(unit, int(kinds.size()));
   while (count < int(kinds.size()) &&
@@ -79,8 +79,8 @@ std::vector<int64_t> FewLayers::getLeftOut(int depth) const {
   return leftOut;
 }
 
-/// The most that is live at any action, on the lines of each; nothing where the
-/// depths do not have the same actions.
+/// Returns the most that is live at any action, on the lines of each; nothing
+/// where the depths do not have the same actions.
 static std::optional<double> followLive(llvm::ArrayRef<int64_t> fewer,
                                         llvm::ArrayRef<int64_t> more,
                                         double steps) {

@@ -24,7 +24,7 @@
 using namespace mlir;
 using namespace plait;
 
-/// A sweep over the actions at which buffers begin and end; linear in both.
+/// Sweeps over the actions at which buffers begin and end: linear in both.
 std::vector<int64_t> plait::findLive(plan::ProgramOp program,
                                      std::optional<plan::Category> category) {
   TargetAttr target = getTarget(program->getParentOfType<ModuleOp>());

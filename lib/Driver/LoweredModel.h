@@ -28,8 +28,6 @@ struct LoweredModel {
   /// arena is neither a parameter, gradient, moment nor activation counts as
   /// workspace.
   std::vector<planner::StageMemory> memory;
-  /// The bytes of a device that are live at each action of a rank's step.
-  std::vector<std::vector<int64_t>> live;
 };
 
 /// Returns what a rank of `program` holds, by category.

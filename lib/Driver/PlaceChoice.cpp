@@ -90,7 +90,9 @@ ChoiceState::followLayers(const Configuration &choice) {
         lower(fewer, choice.microbatches(training), few->getLeftOut(depth));
     if (!placed)
       return std::nullopt;
-    depths[depth] = {std::move(placed->memory), std::move(placed->live)};
+    depths[depth].memory = std::move(placed->memory);
+    for (auto program : placed->module->getOps<plan::ProgramOp>())
+      depths[depth].live.push_back(findLive(program));
   }
   return few->follow(depths);
 }

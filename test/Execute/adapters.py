@@ -71,7 +71,7 @@ RUNS = (
     Run("gpt2", "pp=2,tp=2", FULL + BF16),
 )
 
-# What PEFT's adapters may be and those of plans are not.
+# PEFT's adapters may be of kinds that plans do not train.
 UNKNOWN = ", which no plan trains"
 OTHER_ADAPTERS = (
     ("use_dora", True, UNKNOWN),

@@ -350,7 +350,7 @@ def check_pickled(suite: Suite) -> str:
         for name in fields:
             require(getattr(other, name) == getattr(error, name), f"{name} is another")
         require(type(other) is type(error) and str(other) == str(error), f"{other!r}")
-    # What the library holds is of this process.
+    # A plan holds memory of this process.
     try:
         pickle.dumps(suite.plan)
     except TypeError as refusal:

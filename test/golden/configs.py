@@ -465,7 +465,7 @@ COHERE_SMALL = {
     "use_qk_norm": False,
     "vocab_size": 320,
 }
-# Of Command R+ and Stable LM 2 12B each head has a norm of its own; the latter's
+# Each head of Command R+ and Stable LM 2 12B has a norm of its own; the latter's
 # attention and MLP read the same.
 COHERE_PLUS_SMALL = COHERE_SMALL | {"use_qk_norm": True}
 STABLELM2_SMALL = STABLELM_SMALL | {

@@ -13,6 +13,7 @@ include "plait/Transforms/ExpertPasses.td"
 include "plait/Transforms/ImportPasses.td"
 include "plait/Transforms/ModelPasses.td"
 include "plait/Transforms/RankPasses.td"
+include "plait/Transforms/StepPasses.td"
 
 //===----------------------------------------------------------------------===//
 // What a module is compiled for. A pass that needs to know asks the module: no

@@ -298,19 +298,19 @@ double Bounds::getPipelineSeconds(const StageProbe &probe,
 /// A probe knows no replicas, and so not what ZeRO 3 gathers.
 static std::vector<StageMemory> getMemories(const StageProbe &probe,
                                             const Context &context) {
+  auto getMost = [&](const std::vector<int> &blocks, bool withExperts) {
+    double most = 0;
+    for (int block : blocks)
+      most = std::max(most, gatheredBytes(context.work.blocks[size_t(block)],
+                                          withExperts, context));
+    return most;
+  };
+  bool gathers = context.configuration.zero >= 3;
   std::vector<StageMemory> memories;
   for (size_t i = 0; i < probe.holdings.size(); ++i) {
     Holdings holdings = probe.holdings[i];
-    holdings.gathered = holdings.gatheredDense = 0;
-    for (int index : probe.blocks[i]) {
-      if (context.configuration.zero < 3)
-        break;
-      const Block &block = context.work.blocks[size_t(index)];
-      holdings.gathered =
-          std::max(holdings.gathered, gatheredBytes(block, true, context));
-      holdings.gatheredDense = std::max(holdings.gatheredDense,
-                                        gatheredBytes(block, false, context));
-    }
+    holdings.gathered = gathers ? getMost(probe.blocks[i], true) : 0;
+    holdings.gatheredDense = gathers ? getMost(probe.blocks[i], false) : 0;
     memories.push_back(getMemory(holdings, context));
   }
   return memories;

@@ -42,12 +42,12 @@
 
 namespace plait::runtime {
 
-/// Which GEMMs of bf16 go through primitives; others are widened.
+/// Names the GEMMs of bf16 that go through primitives; others are widened.
 enum class HalfPrimitives { All, Batches, None };
 
-/// The best for a processor for which oneDNN uses `isa` (dnnl_cpu_isa_t).
+/// Chooses for a processor for which oneDNN uses `isa` (dnnl_cpu_isa_t).
 HalfPrimitives chooseHalfPrimitives(unsigned isa, bool isIntel);
-/// The best for this processor.
+/// Chooses for this processor.
 HalfPrimitives chooseHalfPrimitives();
 
 /// The GEMMs of one rank. Used by the rank's thread only, which must

@@ -73,7 +73,7 @@ void Draws::drawModel(Setting &setting) {
 void Draws::drawSpace(Setting &setting) {
   SearchSpace &space = setting.space;
   space = SearchSpace::all();
-  // What one stage runs, which holds the least there.
+  // One stage runs 1f1b, which holds the least there.
   space.schedule =
       some<std::string>({"gpipe", "interleaved-1f1b", "zb-h1", "zb-h2", "zb-v",
                          "v-half", "v-min", "zb-auto"},

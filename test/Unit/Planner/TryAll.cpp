@@ -156,8 +156,8 @@ void planner::forEachConfiguration(
   Walk{setting, visit, setting.cluster.devices(), {}}.tensors();
 }
 
-/// What runners-up differ in. One stage has no schedule, but halves of its
-/// backward passes may wait for less of what ZeRO 2 and 3 exchange.
+/// Names what runners-up differ in. One stage has no schedule, but halves of
+/// its backward passes may wait for less of what ZeRO 2 and 3 exchange.
 static std::string nameFamily(const Setting &setting, const Configuration &c) {
   bool mayWait = !setting.cluster.device.isProcessor &&
                  setting.space.zero.back() >= 2 &&
@@ -244,7 +244,7 @@ void planner::checkExact(Setting setting) {
     const Alternative &other = result.runnersUp[i];
     SCOPED_TRACE(expected[i].second + ": " + print(other.configuration));
     EXPECT_DOUBLE_EQ(other.estimate.iterationSeconds, expected[i].first);
-    // Of those that are as fast, any.
+    // Any of those that are as fast will do.
     EXPECT_DOUBLE_EQ(other.estimate.iterationSeconds,
                      families[nameFamily(setting, other.configuration)]);
   }

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What a search is held against: all configurations of its space, estimated one
-// by one, without bounds and without the search's enumeration.
+// Searches are held against all configurations of their space, estimated one by
+// one, without bounds and without the search's enumeration.
 //
 //===----------------------------------------------------------------------===//
 

@@ -53,8 +53,8 @@ TEST(FewLayers, FewAreNotWorthIt) {
   EXPECT_FALSE(FewLayers::find(makeWork(60), {30, 31}));
 }
 
-/// Of 60 layers: a rank that holds `bytes` at each depth, all in its only
-/// action, but for `early` in one before.
+/// Follows 60 layers of a rank that holds `bytes` at each depth, all in its
+/// last action, and `early` in the one before.
 static std::optional<std::vector<StageMemory>>
 follow(std::array<int64_t, 3> bytes, std::array<int64_t, 3> early = {}) {
   std::array<FewLayers::Placed, FewLayers::kDepths> depths;

@@ -33,6 +33,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
 
+#include <limits>
 #include <map>
 
 namespace plait {
@@ -276,7 +277,7 @@ class Recomputer {
 public:
   explicit Recomputer(func::FuncOp function) {
     for (Operation &op : function.getBody().front())
-      order.try_emplace(&op, order.size());
+      order.try_emplace(&op, Place(order.size(), kBehindCopies));
   }
 
   /// Has the backward ops in `users`, which are in program order, use copies of
@@ -288,11 +289,22 @@ public:
   recompute(ArrayRef<Operation *> users,
             llvm::function_ref<bool(Operation *)> shouldCopy);
 
+  /// Whether `a` is in front of `b` until copies move: both were there at
+  /// first, or are copies that one call has returned.
+  bool isBefore(Operation *a, Operation *b) const {
+    return order.at(a) < order.at(b);
+  }
+
 private:
-  /// The places of the ops that there were at first, among which all forward
-  /// ops are. A copy makes a block forget the order of its ops, so that asking
-  /// the block for each layer would take the square of a function's length.
-  llvm::DenseMap<Operation *, size_t> order;
+  /// The place of the op that was there at first and in front of which copies
+  /// are, or of one itself; behind that the number of a copy.
+  using Place = std::pair<size_t, size_t>;
+  static constexpr size_t kBehindCopies = std::numeric_limits<size_t>::max();
+
+  /// The places of all ops. A copy makes a block forget the order of its ops,
+  /// so that asking the block for each layer would take the square of a
+  /// function's length.
+  llvm::DenseMap<Operation *, Place> order;
 };
 
 } // namespace
@@ -314,9 +326,9 @@ Recomputer::recompute(ArrayRef<Operation *> users,
   if (needed.empty())
     return {};
   SmallVector<Operation *> sources = needed.takeVector();
-  llvm::sort(sources, [&](Operation *a, Operation *b) {
-    return order.lookup(a) < order.lookup(b);
-  });
+  llvm::sort(sources,
+             [&](Operation *a, Operation *b) { return isBefore(a, b); });
+  size_t place = order.at(users.front()).first;
   OpBuilder builder(users.front());
   IRMapping mapping;
   SmallVector<Operation *> copies;
@@ -325,6 +337,7 @@ Recomputer::recompute(ArrayRef<Operation *> users,
   for (Operation *source : sources) {
     copies.push_back(builder.clone(*source, mapping));
     copies.back()->setAttr(nn::kBackwardAttr, builder.getUnitAttr());
+    order.try_emplace(copies.back(), Place(place, copies.size()));
   }
   for (Operation *user : users)
     for (OpOperand &operand : user->getOpOperands())
@@ -342,12 +355,13 @@ static bool belongsToUser(Operation *copy) {
 
 namespace {
 
-/// Places for copies in front of their first users. A move makes a block forget
-/// the order of its ops, so that asking for it after each one would take a time
-/// that grows with the square of a function's length: places are found first,
-/// and taken once all are known.
+/// Places for copies in front of their first users, which are found before any
+/// is taken.
 class SinkPlan {
 public:
+  /// `recomputer` has made the copies, in one call.
+  explicit SinkPlan(const Recomputer &recomputer) : recomputer(recomputer) {}
+
   /// Decides that `copy` goes in front of its first user. Users that are copies
   /// have been added before, or stay.
   void add(Operation *copy);
@@ -362,6 +376,7 @@ private:
   }
   bool isBefore(Operation *a, Operation *b) const;
 
+  const Recomputer &recomputer;
   llvm::DenseMap<Operation *, Operation *> anchors; // of what moves
   /// The ops that move in front of each anchor, in order.
   llvm::MapVector<Operation *, SmallVector<Operation *, 4>> groups;
@@ -372,7 +387,7 @@ private:
 bool SinkPlan::isBefore(Operation *a, Operation *b) const {
   Operation *anchorA = getAnchor(a), *anchorB = getAnchor(b);
   if (anchorA != anchorB)
-    return anchorA->isBeforeInBlock(anchorB);
+    return recomputer.isBefore(anchorA, anchorB);
   if (a == anchorA || b == anchorA) // an anchor is behind its group
     return a != anchorA;
   const auto &group = groups.find(anchorA)->second;
@@ -398,9 +413,9 @@ void SinkPlan::apply() {
 }
 
 /// Moves the copies that `moves` accepts to where they are first needed.
-static void sink(ArrayRef<Operation *> copies,
+static void sink(const Recomputer &recomputer, ArrayRef<Operation *> copies,
                  llvm::function_ref<bool(Operation *)> moves) {
-  SinkPlan plan;
+  SinkPlan plan(recomputer);
   // From the last: a copy's users are where they stay before it follows them.
   for (Operation *copy : llvm::reverse(copies))
     if (moves(copy) && !copy->use_empty())
@@ -457,10 +472,10 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
   /// 3. Copies for all backward ops what costs nothing or was gathered, to its
   ///    users.
   void runOn(func::FuncOp function, const Recomputation::Stage &kinds) {
-    Recomputer recomputer(function);
     // 1.
     if (getExpertChunks(getOperation()) > 1)
-      recomputeRows(recomputer, function);
+      recomputeRows(function);
+    Recomputer recomputer(function);
     std::map<int64_t, SmallVector<Operation *>> layers; // backward ops
     SmallVector<Operation *> backward;
     for (Operation &op : function.getBody().front()) {
@@ -490,12 +505,13 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
         recomputeCheap(recomputer, users, isOwn);
     }
     // 3.
-    sink(recomputer.recompute(backward, isMadeAnew), belongsToUser);
+    sink(recomputer, recomputer.recompute(backward, isMadeAnew), belongsToUser);
   }
 
   /// Copies become backward ops as others are: what they read is kept or
   /// computed again as is asked for.
-  static void recomputeRows(Recomputer &recomputer, func::FuncOp function) {
+  static void recomputeRows(func::FuncOp function) {
+    Recomputer recomputer(function);
     SmallVector<Operation *> backward;
     for (Operation &op : function.getBody().front())
       if (isBackward(&op))
@@ -503,7 +519,7 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
     auto rows = findExpertRows(function);
     auto copies = recomputer.recompute(
         backward, [&](Operation *op) { return rows.contains(op); });
-    sink(copies, [](Operation *) { return true; });
+    sink(recomputer, copies, [](Operation *) { return true; });
   }
 
   /// What is computed again, and why not what else the backward ops read.
@@ -559,7 +575,7 @@ struct CheckpointPass : plait::impl::CheckpointPassBase<CheckpointPass> {
     auto copies = recomputer.recompute(
         users, [&](Operation *op) { return chosen.contains(op); });
     // Scores are not to live as long as the backward pass of the whole layer.
-    sink(copies, [](Operation *) { return true; });
+    sink(recomputer, copies, [](Operation *) { return true; });
   }
 };
 } // namespace

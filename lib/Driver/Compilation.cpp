@@ -22,7 +22,6 @@
 #include "plait/Import/HuggingFace.h"
 #include "plait/Plan/Files.h"
 #include "plait/Planner/DescribeCluster.h"
-#include "plait/Planner/TakeOutLayers.h"
 #include "plait/Schedule/Csv.h"
 #include "plait/Schedule/Generators.h"
 #include "plait/Support/PieceOverlap.h"
@@ -163,15 +162,15 @@ Status Compilation::choose() {
 
 /// Has the module say what was chosen.
 LogicalResult Compilation::write() {
-  if (!module) {
+  if (!module && input.fewer) {
+    module = input.fewer.clone();
+  } else if (!module) {
     auto imported =
         input.model.get(*source, configuration.microBatch * mesh.batchParts(),
                         configuration.sequence);
     if (failed(imported))
       return failure();
     module = std::move(*imported);
-    if (!input.leftOut.empty() && !takeOutLayers(*module, input.leftOut))
-      return failure();
   }
   if (!dist::MeshOp::find(*module))
     dist::MeshOp::add(*module, mesh);

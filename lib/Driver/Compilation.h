@@ -32,8 +32,9 @@ public:
     Messages &messages;
     const schedule::Schedule *order = nullptr;
     bool tellsProgress = true;
-    /// Layers that are taken out of the model, as takeOutLayers() counts them.
-    std::vector<int64_t> leftOut = {};
+    /// What `model` would import for the batch and the sequence that are
+    /// compiled, with fewer layers; null: it is imported. Must live longer.
+    mlir::ModuleOp fewer = nullptr;
   };
 
   Compilation(const CompileOptions &options, const Input &input)

@@ -68,15 +68,27 @@ std::vector<int> FewLayers::getCut(int depth) const {
   return cut;
 }
 
-std::vector<int64_t> FewLayers::getLeftOut(int depth) const {
+std::vector<int64_t> FewLayers::getLeftOut(int depth,
+                                           std::optional<int> of) const {
   std::vector<int64_t> leftOut;
   int64_t end = 0;
   for (const Stage &stage : stages) {
-    end += stage.layers;
-    for (int64_t layer = end - stage.countGone(depth); layer < end; ++layer)
+    int gone = of ? stage.countGone(*of) : 0;
+    end += stage.layers - gone;
+    for (int64_t layer = end - (stage.countGone(depth) - gone); layer < end;
+         ++layer)
       leftOut.push_back(layer);
   }
   return leftOut;
+}
+
+std::vector<StageMemory> FewLayers::extend(const Placed &before,
+                                           const Placed &at, int depth) const {
+  std::vector<StageMemory> whole;
+  for (auto [rank, stage] : llvm::enumerate(stages))
+    whole.push_back(continueMemory(before.memory[rank], at.memory[rank],
+                                   std::max(0, stage.gone - depth)));
+  return whole;
 }
 
 /// Returns the most that is live at any action, on the lines of each; nothing
@@ -96,22 +108,20 @@ std::optional<std::vector<StageMemory>>
 FewLayers::follow(const std::array<Placed, kDepths> &depths) const {
   constexpr double share = 1e-3; // of rounding
   const auto &[least, fewer, more] = depths;
-  std::vector<StageMemory> whole;
+  std::vector<StageMemory> whole = extend(fewer, more, kDepths - 1);
   for (auto [rank, stage] : llvm::enumerate(stages)) {
     double steps = std::max(0, stage.gone - (kDepths - 1));
-    whole.push_back(
-        continueMemory(fewer.memory[rank], more.memory[rank], steps));
     for (const MemoryPlaceFacts &facts : memoryPlaces) {
       auto get = [&](const Placed &placed) {
         return placed.memory[rank].getNeed(facts.place);
       };
       double bend = get(more) - 2 * get(fewer) + get(least);
-      if (steps * std::abs(bend) > share * whole.back().getNeed(facts.place))
+      if (steps * std::abs(bend) > share * whole[rank].getNeed(facts.place))
         return std::nullopt;
     }
     std::optional<double> live =
         followLive(fewer.live[rank], more.live[rank], steps);
-    if (!live || *live > (1 + share) * whole.back().peak())
+    if (!live || *live > (1 + share) * whole[rank].peak())
       return std::nullopt;
   }
   return whole;

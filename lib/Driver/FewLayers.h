@@ -42,9 +42,15 @@ public:
 
   /// The layers of each stage.
   std::vector<int> getCut(int depth) const;
-  /// The layers of the model that a depth is without, in ascending order.
-  std::vector<int64_t> getLeftOut(int depth) const;
+  /// The layers that a depth is without, of those of the model, or of those of
+  /// a depth that has more; in ascending order.
+  std::vector<int64_t> getLeftOut(int depth,
+                                  std::optional<int> of = std::nullopt) const;
 
+  /// The memory by rank of the whole model, on the line through a depth and the
+  /// one before it.
+  std::vector<planner::StageMemory> extend(const Placed &before,
+                                           const Placed &at, int depth) const;
   /// The memory by rank of the whole model, of what is placed of each depth.
   /// Nothing where depths are not on a line, or where with all layers the most
   /// is live at another action: a thousandth of the sum is left for rounding.

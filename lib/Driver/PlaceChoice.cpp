@@ -10,9 +10,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "FewLayers.h"
 #include "ModelState.h"
 #include "Planning.h"
+#include "plait/Planner/TakeOutLayers.h"
 #include "plait/Schedule/Generators.h"
 
 using namespace mlir;
@@ -43,28 +43,27 @@ Status ChoiceState::findOrder(const Configuration &choice) {
   return found.status();
 }
 
-/// Lowers the model as a compilation of the choice will, but for the layers
-/// that are left out, with so many microbatches; null: it does not compile.
-std::unique_ptr<LoweredModel>
-ChoiceState::lower(const Configuration &choice, int64_t microbatches,
-                   std::vector<int64_t> leftOut) const {
+/// Lowers the model, or `fewer` of its layers, as a compilation of the choice
+/// will, with so many microbatches; null: it does not compile.
+std::unique_ptr<LoweredModel> ChoiceState::lower(const Configuration &choice,
+                                                 int64_t microbatches,
+                                                 ModuleOp fewer) const {
   // A copy: whether this is the choice is not known before its memory is.
   CompileOptions chosen = options;
   pinChoice(choice, training.precision, chosen);
-  chosen.prove = chosen.prove && planning.compiles && leftOut.empty();
+  chosen.prove = chosen.prove && planning.compiles && !fewer;
   chosen.pins.globalBatch = microbatches * choice.microBatch *
                             choice.mesh.batchParts() *
                             training.outer.countSites();
   Compilation::Input input = getInput();
-  input.leftOut = std::move(leftOut);
+  input.fewer = fewer;
   return lowerModel(std::move(chosen), input);
 }
 
-/// The memory of the choice as that of few layers says it, where they are all
-/// computed again alike and no rank has several stages; nothing where it does
-/// not.
-std::optional<std::vector<planner::StageMemory>>
-ChoiceState::followLayers(const Configuration &choice) {
+/// Finds depths that can stand for the choice: its layers are all computed
+/// again alike, and no rank has several stages.
+std::optional<FewLayers>
+ChoiceState::findFewLayers(const Configuration &choice) {
   std::string reason;
   const planner::Work *work =
       profile->get(choice.degrees(), choice.sequences(), reason);
@@ -75,24 +74,55 @@ ChoiceState::followLayers(const Configuration &choice) {
       !choice.recompute.getUniform() ||
       int(cut.size()) != choice.mesh[Axis::PP])
     return std::nullopt;
-  std::optional<FewLayers> few = FewLayers::find(*work, cut);
+  return FewLayers::find(*work, cut);
+}
+
+/// Places a depth of the choice, whose layers are some of those of `deepest`;
+/// nothing where it does not compile.
+std::optional<FewLayers::Placed>
+ChoiceState::placeLayers(const Configuration &choice, const FewLayers &few,
+                         int depth, ModuleOp deepest) const {
+  Configuration fewer = choice;
+  if (!choice.layers.empty())
+    fewer.layers = few.getCut(depth);
+  OwningOpRef<ModuleOp> layers = deepest.clone();
+  if (!takeOutLayers(*layers, few.getLeftOut(depth, FewLayers::kDepths - 1)))
+    return std::nullopt;
+  std::unique_ptr<LoweredModel> lowered =
+      lower(fewer, choice.microbatches(training), *layers);
+  if (!lowered)
+    return std::nullopt;
+  FewLayers::Placed placed{std::move(lowered->memory), {}};
+  for (auto program : lowered->module->getOps<plan::ProgramOp>())
+    placed.live.push_back(findLive(program));
+  return placed;
+}
+
+/// The memory of the choice as that of few layers says it, where they can and
+/// `refuses` has it. Two depths say what they do not refuse.
+std::optional<std::vector<planner::StageMemory>> ChoiceState::followLayers(
+    const Configuration &choice,
+    llvm::function_ref<bool(std::vector<planner::StageMemory>)> refuses) {
+  std::optional<FewLayers> few = findFewLayers(choice);
   if (!few)
     return std::nullopt;
   // That the whole model does not compile is said where it is lowered.
   ScopedDiagnosticHandler silent(&model->context,
                                  [](Diagnostic &) { return success(); });
+  auto deepest = model->get(
+      *source, choice.microBatch * choice.mesh.batchParts(), training.sequence);
+  constexpr int last = FewLayers::kDepths - 1;
+  if (failed(deepest) || !takeOutLayers(**deepest, few->getLeftOut(last)))
+    return std::nullopt;
   std::array<FewLayers::Placed, FewLayers::kDepths> depths;
-  for (int depth = 0; depth < FewLayers::kDepths; ++depth) {
-    Configuration fewer = choice;
-    if (!choice.layers.empty())
-      fewer.layers = few->getCut(depth);
-    std::unique_ptr<LoweredModel> placed =
-        lower(fewer, choice.microbatches(training), few->getLeftOut(depth));
+  for (int depth = 0; depth <= last; ++depth) {
+    auto placed = placeLayers(choice, *few, depth, **deepest);
     if (!placed)
       return std::nullopt;
-    depths[depth].memory = std::move(placed->memory);
-    for (auto program : placed->module->getOps<plan::ProgramOp>())
-      depths[depth].live.push_back(findLive(program));
+    depths[depth] = std::move(*placed);
+    if (depth > 0 &&
+        !refuses(few->extend(depths[depth - 1], depths[depth], depth)))
+      return std::nullopt;
   }
   return few->follow(depths);
 }
@@ -123,15 +153,15 @@ bool ChoiceState::refusesByLayers(const Configuration &choice,
                                   planner::Estimate &estimate) {
   if (!lacks(1.05, estimate.getNeeds(), cluster.device))
     return false;
-  auto memory = followLayers(choice);
-  if (!memory)
-    return false;
-  planner::Estimate followed = estimate;
-  setMemory(followed, std::move(*memory));
-  bool refuses = lacks(0.99, followed.getNeeds(), cluster.device);
-  if (refuses)
-    estimate = std::move(followed);
-  return refuses;
+  auto memory =
+      followLayers(choice, [&](std::vector<planner::StageMemory> memory) {
+        planner::Estimate followed = estimate;
+        setMemory(followed, std::move(memory));
+        return lacks(0.99, followed.getNeeds(), cluster.device);
+      });
+  if (memory)
+    setMemory(estimate, std::move(*memory));
+  return memory.has_value();
 }
 
 /// Replaces the estimated memory by the compiler's placement. Lowers the model

@@ -9,6 +9,7 @@
 #define PLAIT_LIB_DRIVER_PLANNING_H
 
 #include "Compilation.h"
+#include "FewLayers.h"
 #include "LoweredModel.h"
 #include "plait/Planner/Profile.h"
 #include "plait/Schedule/Schedule.h"
@@ -59,9 +60,14 @@ private:
   Status findOrder(const planner::Configuration &choice);
   std::unique_ptr<LoweredModel> lower(const planner::Configuration &choice,
                                       int64_t microbatches,
-                                      std::vector<int64_t> leftOut = {}) const;
-  std::optional<std::vector<planner::StageMemory>>
-  followLayers(const planner::Configuration &choice);
+                                      mlir::ModuleOp fewer = nullptr) const;
+  std::optional<FewLayers> findFewLayers(const planner::Configuration &choice);
+  std::optional<FewLayers::Placed>
+  placeLayers(const planner::Configuration &choice, const FewLayers &few,
+              int depth, mlir::ModuleOp deepest) const;
+  std::optional<std::vector<planner::StageMemory>> followLayers(
+      const planner::Configuration &choice,
+      llvm::function_ref<bool(std::vector<planner::StageMemory>)> refuses);
   bool refusesByLayers(const planner::Configuration &choice,
                        planner::Estimate &estimate);
   Status place(const planner::Configuration &choice,

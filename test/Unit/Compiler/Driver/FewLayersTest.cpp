@@ -47,6 +47,14 @@ TEST(FewLayers, StagesKeepTheirOwnEnds) {
   EXPECT_EQ(few->getLeftOut(1)[54], 67);
 }
 
+// Of the 7 and 6 layers of depth 1, and of the 9 and 8 of the last.
+TEST(FewLayers, DepthIsCutFromAnother) {
+  auto few = FewLayers::find(makeWork(121), {61, 60});
+  ASSERT_TRUE(few);
+  EXPECT_EQ(few->getLeftOut(1, 2), std::vector<int64_t>({7, 8, 15, 16}));
+  EXPECT_TRUE(few->getLeftOut(2, 2).empty());
+}
+
 TEST(FewLayers, FewAreNotWorthIt) {
   EXPECT_FALSE(FewLayers::find(makeWork(34), {34}));
   EXPECT_TRUE(FewLayers::find(makeWork(36), {36}));
@@ -71,6 +79,16 @@ TEST(FewLayers, LineIsFollowed) {
   auto memory = follow({1000, 1100, 1200});
   ASSERT_TRUE(memory);
   EXPECT_EQ((*memory)[0].peak(), 1200 + 26 * 100);
+}
+
+// Two depths of 4 and 6 layers, and 27 units more.
+TEST(FewLayers, TwoDepthsAreALine) {
+  auto few = FewLayers::find(makeWork(60), {60});
+  StageMemory before, at;
+  before.parameters = 1000;
+  at.parameters = 1100;
+  auto memory = few->extend({{before}, {}}, {{at}, {}}, /*depth=*/1);
+  EXPECT_EQ(memory[0].peak(), 1100 + 27 * 100);
 }
 
 TEST(FewLayers, BendIsNotFollowed) { EXPECT_FALSE(follow({1000, 1100, 1210})); }

@@ -66,7 +66,8 @@ SmallVector<Adding> Callees::findAddings(func::FuncOp function) {
     if (auto result = dyn_cast<OpResult>(op.getTensor())) {
       std::pair key(op.getSymbolAttr().getAttr(), op.getSlot());
       unsigned sum = sums.try_emplace(key, sums.size()).first->second;
-      found.push_back({result.getOwner(), {sum, getMode(result), op}});
+      found.push_back({result.getOwner(),
+                       {sum, getMode(result), op, op.getSlot().isState()}});
     }
   llvm::stable_sort(found, [](const auto &a, const auto &b) {
     return a.first != b.first && a.first->isBeforeInBlock(b.first);

@@ -30,6 +30,7 @@ struct Adding {
   unsigned sum; // by number
   plan::Accumulate mode;
   SlotOpInterface op;
+  bool isState; // it is kept from step to step
 };
 
 /// Bytes of a slot; `slot` is -1 for what lies in none.

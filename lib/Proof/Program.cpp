@@ -143,6 +143,7 @@ void Programs::readPrograms() {
              int64_t(buffer.getLast()),
              int64_t(buffer.getBytes()),
              pipe::PortAttr::namesModelInput(buffer.getSymName()),
+             callees.isNamed(buffer.getSymNameAttr()),
              {},
              {}});
       } else {
@@ -194,15 +195,17 @@ FailureOr<Buffer *> Programs::use(Rank &rank, plan::ActionOp action,
   StringAttr name = cast<FlatSymbolRefAttr>(symbol).getAttr();
   auto known = rank.numbers.find(name);
   int64_t at = rank.next;
+  if (known != rank.numbers.end()) {
+    Buffer &buffer = rank.buffers[known->second];
+    if (buffer.first <= at && at <= buffer.last && !buffer.isNamed)
+      return &buffer;
+  }
   if (callees.isNamed(name)) {
     report.wrong(action) << "action " << at << " is given buffer \""
                          << name.getValue()
                          << "\", which functions use by its name";
     return failure();
   }
-  if (known != rank.numbers.end() && rank.buffers[known->second].first <= at &&
-      at <= rank.buffers[known->second].last)
-    return &rank.buffers[known->second];
   report.wrong(action) << "action " << at << " uses buffer \""
                        << name.getValue() << "\", which does not live then";
   return failure();
@@ -292,9 +295,9 @@ LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
       locate(rank, action, bound.place.slot, bound.port);
   if (failed(buffer))
     return failure();
-  StringRef name = (*buffer)->op.getSymName();
   if (bound.port.isModelInput()) {
     // The rows of the action's microbatch, of those of all.
+    StringRef name = (*buffer)->op.getSymName();
     if (name == bound.port.getText())
       return success();
     return report.wrong(action)
@@ -304,8 +307,9 @@ LogicalResult Programs::take(Rank &rank, plan::ActionOp action,
   if (held && *held == expected)
     return success();
   InFlightDiagnostic diag = report.wrong(action);
-  diag << "takes " << expected.print() << " from buffer \"" << name
-       << "\", which holds " << (held ? held->print() : "nothing");
+  diag << "takes " << expected.print() << " from buffer \""
+       << (*buffer)->op.getSymName() << "\", which holds "
+       << (held ? held->print() : "nothing");
   diag.attachNote(callee.function->getLoc())
       << "the function looks for " << bound.port.getText() << " in its slot "
       << bound.place.slot;
@@ -358,20 +362,19 @@ LogicalResult Programs::bind(Rank &rank, plan::ActionOp action,
 /// two functions that add to one sum cannot both begin it.
 LogicalResult Programs::add(Rank &rank, plan::ActionOp action,
                             const Callee &callee, bool first) {
-  for (Adding adding : callee.addings) {
+  for (const Adding &adding : callee.addings) {
     bool replaces = adding.mode == plan::Accumulate::Overwrite ||
                     (adding.mode == plan::Accumulate::AddUnlessFirst && first);
-    bool isFirst =
-        !adding.op.getSlot().isState() && !rank.begun.test(adding.sum);
+    bool isFirst = !adding.isState && !rank.begun.test(adding.sum);
     rank.begun.set(adding.sum);
     if (replaces == isFirst)
       continue;
-    return report.wrong(adding.op)
+    SlotOpInterface op = adding.op;
+    return report.wrong(op)
            << (replaces ? "replaces what was added to @"
                         : "adds to what the last step left in @")
-           << adding.op.getSymbol() << " " << adding.op.getSlot().getName()
-           << " in action " << rank.next << ", microbatch "
-           << *action.getMicrobatch();
+           << op.getSymbol() << " " << op.getSlot().getName() << " in action "
+           << rank.next << ", microbatch " << *action.getMicrobatch();
   }
   return success();
 }

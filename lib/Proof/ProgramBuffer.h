@@ -45,6 +45,7 @@ struct Buffer {
   /// Whether the rows of all microbatches lie there, of tokens or another input
   /// of the model: it is called as its port is.
   bool isInput;
+  bool isNamed; // functions use it by its name
   /// A send of it that has not been waited for; null: none.
   plan::ActionOp send;
   struct Held {

@@ -26,12 +26,18 @@ using namespace plait;
 using namespace plait::plan;
 
 /// Without a schedule, as in tests of single passes, inputs have one
-/// microbatch.
+/// microbatch. It is behind all parameters of the module, and most ranks of a
+/// long pipeline have no inputs.
 ProgramMemory::ProgramMemory(ProgramOp program) {
-  for (auto buffer : program.getBody().getOps<BufferOp>())
-    buffers[buffer.getSymNameAttr()] = {
-        buffer, pipe::PortAttr::namesModelInput(buffer.getSymName())};
-  if (auto schedule = pipe::findSchedule(program->getParentOfType<ModuleOp>()))
+  bool hasInputs = false;
+  for (auto buffer : program.getBody().getOps<BufferOp>()) {
+    bool isInput = pipe::PortAttr::namesModelInput(buffer.getSymName());
+    buffers[buffer.getSymNameAttr()] = {buffer, isInput};
+    hasInputs |= isInput;
+  }
+  if (auto schedule =
+          hasInputs ? pipe::findSchedule(program->getParentOfType<ModuleOp>())
+                    : pipe::ScheduleOp())
     microbatches = std::max<int64_t>(1, schedule.getMicrobatches());
 }
 

@@ -32,7 +32,7 @@ public:
     Messages &messages;
     const schedule::Schedule *order = nullptr;
     bool tellsProgress = true;
-    /// What `model` would import for the batch and the sequence that are
+    /// Stands for what `model` would import for the batch and sequence that are
     /// compiled, with fewer layers; null: it is imported. Must live longer.
     mlir::ModuleOp fewer = nullptr;
   };

@@ -425,10 +425,13 @@ void ProgramBuilder::emit() {
     IntegerAttr &own = numbers[value];
     return own ? own : own = builder.getI64IntegerAttr(value);
   };
+  llvm::SmallDenseMap<int, plan::CategoryAttr> categories;
   for (auto [index, buffer] : llvm::enumerate(buffers)) {
+    plan::CategoryAttr &category = categories[int(buffer.category)];
+    if (!category)
+      category = plan::CategoryAttr::get(builder.getContext(), buffer.category);
     auto op = plan::BufferOp::create(
-        builder, module.getLoc(), buffer.name.getAttr(),
-        plan::CategoryAttr::get(builder.getContext(), buffer.category),
+        builder, module.getLoc(), buffer.name.getAttr(), category,
         number(offsets[buffer.place][index]), number(buffer.life.bytes),
         number(buffer.life.first), number(buffer.life.last),
         number(int64_t(buffer.place)));
@@ -436,7 +439,7 @@ void ProgramBuilder::emit() {
       op->setAttr(plan::kSortedAttr, sorted);
   }
   auto optional = [&](std::optional<int64_t> value) {
-    return value ? builder.getI64IntegerAttr(*value) : IntegerAttr();
+    return value ? number(*value) : IntegerAttr();
   };
   for (const PlannedAction &action : actions)
     plan::ActionOp::create(

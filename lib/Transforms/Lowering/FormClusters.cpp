@@ -136,11 +136,11 @@ bool Former::joinsCompared(ArrayRef<Operation *> ops,
                            ArrayRef<Operation *> more) {
   auto reads = [&](ArrayRef<Operation *> readers,
                    ArrayRef<Operation *> makers) {
-    return llvm::any_of(makers, [&](Operation *maker) {
-      return isCompared(maker->getResult(0)) &&
-             llvm::any_of(readers, [&](Operation *reader) {
-               return llvm::is_contained(units.getSources(reader), maker);
-             });
+    return llvm::any_of(readers, [&](Operation *reader) {
+      return llvm::any_of(units.getSources(reader), [&](Operation *source) {
+        return llvm::is_contained(makers, source) &&
+               isCompared(source->getResult(0));
+      });
     });
   };
   return units.compare() && (reads(ops, more) || reads(more, ops));

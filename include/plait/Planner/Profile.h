@@ -128,7 +128,11 @@ private:
                                     const planner::Degrees &degrees);
   mlir::OwningOpRef<mlir::ModuleOp>
   differentiate(Sharded &sharded, const TrainingConfiguration &configuration);
-  mlir::FailureOr<Sizes> measure(mlir::ModuleOp joint,
+  mlir::FailureOr<std::vector<planner::Block>>
+  measure(mlir::ModuleOp joint, llvm::ArrayRef<int64_t> blocks,
+          const Sums &sums, const planner::Degrees &degrees,
+          Recompute recompute);
+  mlir::FailureOr<Sizes> measure(mlir::ModuleOp joint, const Model &model,
                                  llvm::ArrayRef<int64_t> blocks,
                                  const Sums &sums,
                                  const planner::Degrees &degrees);

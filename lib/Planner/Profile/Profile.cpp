@@ -312,29 +312,50 @@ static void splitSinks(ModuleOp module) {
   } while (!found.empty());
 }
 
-/// Measures `blocks` of one rank, of which `joint` is changed to have only
-/// those.
-FailureOr<ModelProfile::Sizes>
+/// Returns those of `blocks` that are layers: nothing else is computed again.
+static SmallVector<int64_t> findLayers(const FoldedBlocks &folded,
+                                       ArrayRef<int64_t> blocks) {
+  SmallVector<int64_t> layers;
+  llvm::copy_if(blocks, std::back_inserter(layers),
+                [&](int64_t index) { return folded.blocks[index].isLayer; });
+  return layers;
+}
+
+/// Measures `blocks` of one rank with `recompute`, of which `joint` is changed
+/// to have only those.
+FailureOr<std::vector<planner::Block>>
 ModelProfile::measure(ModuleOp joint, ArrayRef<int64_t> blocks,
-                      const Sums &sums, const planner::Degrees &degrees) {
+                      const Sums &sums, const planner::Degrees &degrees,
+                      Recompute recompute) {
   keepBlocks(joint, blocks);
   TrainingConfiguration configuration = getConfiguration(degrees);
-  bool isForGPUs = joint->hasAttr(kSplitsColumnSumsAttr);
-  Sizes measured;
-  for (auto [recompute, found] :
-       {std::pair(Recompute::None, &measured.plain),
-        std::pair(Recompute::Selective, &measured.cheap)}) {
-    configuration.recompute = recompute;
-    OwningOpRef<ModuleOp> module = joint.clone();
-    setConfiguration(*module, configuration);
-    if (failed(run(*module, {Phase::Checkpoint, Phase::Partition})))
-      return failure();
-    if (isForGPUs)
-      splitSinks(*module);
-    if (failed(run(*module, Phase::Lower)))
-      return failure();
-    *found = measureBlocks(*module, blocks, getWidth(), sums);
-  }
+  configuration.recompute = recompute;
+  OwningOpRef<ModuleOp> module = joint.clone();
+  setConfiguration(*module, configuration);
+  if (failed(run(*module, {Phase::Checkpoint, Phase::Partition})))
+    return failure();
+  if (joint->hasAttr(kSplitsColumnSumsAttr)) // for GPUs
+    splitSinks(*module);
+  if (failed(run(*module, Phase::Lower)))
+    return failure();
+  return measureBlocks(*module, blocks, getWidth(), sums);
+}
+
+/// Measures `blocks` of `model`, of which `joint` is changed to have only
+/// those.
+FailureOr<ModelProfile::Sizes>
+ModelProfile::measure(ModuleOp joint, const Model &model,
+                      ArrayRef<int64_t> blocks, const Sums &sums,
+                      const planner::Degrees &degrees) {
+  auto plain = measure(joint, blocks, sums, degrees, Recompute::None);
+  SmallVector<int64_t> layers = findLayers(model.folded, blocks);
+  auto cheap = measure(joint, layers, sums, degrees, Recompute::Selective);
+  if (failed(plain) || failed(cheap))
+    return failure();
+  Sizes measured{*plain, std::move(*plain)};
+  for (auto [index, block] : llvm::zip_equal(layers, *cheap))
+    measured.cheap[llvm::find(blocks, index) - blocks.begin()] =
+        std::move(block);
   return measured;
 }
 
@@ -363,7 +384,7 @@ FailureOr<ModelProfile::Sizes> ModelProfile::measureLarge(
       differentiate(*sharded, getConfiguration(degrees));
   if (!joint)
     return failure();
-  return measure(*joint, blocks, findSums(*joint), degrees);
+  return measure(*joint, model, blocks, findSums(*joint), degrees);
 }
 
 /// Adds what `blocks` of `keys`, measured at both sizes, take at any.
@@ -402,12 +423,13 @@ ModelProfile::findHalves(Degree &degree, Sharded &sharded,
   std::vector<BlockKey> keys =
       describeBlocks(*joint, findSums(*joint), int64_t(folded.blocks.size()));
   SmallVector<int64_t> blocks = findNew(keys, degree.halves);
-  keepBlocks(*joint, blocks);
+  SmallVector<int64_t> left = blocks;
   std::vector<HalvesByKind> made(keys.size());
   for (Recompute recompute :
        {Recompute::None, Recompute::Selective, Recompute::Full}) {
-    if (blocks.empty())
+    if (left.empty())
       break;
+    keepBlocks(*joint, left);
     configuration.recompute = recompute;
     OwningOpRef<ModuleOp> module = joint->clone();
     setConfiguration(*module, configuration);
@@ -416,8 +438,9 @@ ModelProfile::findHalves(Degree &degree, Sharded &sharded,
     std::vector<planner::Halves> halves =
         measureHalves(*module, int64_t(keys.size()),
                       getActivation(&context, getWidth()), kSmall);
-    for (int64_t index : blocks)
+    for (int64_t index : left)
       made[index][size_t(recompute)] = halves[index];
+    left = findLayers(folded, left);
   }
   for (int64_t index : blocks)
     degree.halves.emplace(keys[index], made[index]);
@@ -489,7 +512,7 @@ ModelProfile::measureNew(Degree &degree, const std::vector<BlockKey> &keys,
   auto large = std::async(std::launch::async, [&] {
     return measureLarge(copy, model, blocks, sequences, degrees, reason);
   });
-  auto first = measure(joint, blocks, sums, degrees);
+  auto first = measure(joint, *getModel(kSmall), blocks, sums, degrees);
   std::vector<HalvesByKind> halves = findHalves(degree, small, degrees);
   auto second = large.get();
   if (degree.refusal.empty())

@@ -37,6 +37,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace plait {
@@ -52,7 +53,7 @@ using BatchSource =
 
 /// Profiles one model, each way to split it once.
 /// `context` must have all dialects of plait loaded, and those of the model in
-/// its registry: a second context is made from that, for another thread.
+/// its registry: further contexts are made from that, for other threads.
 class ModelProfile : public planner::WorkSource {
 public:
   /// Imports the model, which is trained in `precision`, sharded as it is when
@@ -69,6 +70,7 @@ public:
 
   const planner::Work *get(const planner::Degrees &degrees, double sequences,
                            std::string &reason) override;
+  void prepare(std::span<const planner::WorkQuestion> questions) override;
   int64_t countExperts() override;
 
   /// Tells what the model asks of a library's attention.
@@ -79,7 +81,7 @@ public:
 
 private:
   struct Model; // folded: one layer of each kind
-  struct Passes;
+  struct Worker;
   /// Words that say all that the measure of a block follows from.
   using BlockKey = std::vector<uintptr_t>;
   /// Blocks at one size of a microbatch: without recomputation, and where
@@ -101,7 +103,8 @@ private:
   /// A degree of tp and ep, with sequence parallelism or without, and one
   /// exchange around experts, as far as it is known.
   struct Degree {
-    std::string refusal; // of any number of sequences; else empty
+    Worker *worker = nullptr; // whose context the keys are of
+    std::string refusal;      // of any number of sequences; else empty
     /// The works, each with the types of the shardings that it is of.
     std::vector<std::pair<std::vector<const void *>,
                           std::unique_ptr<const planner::Work>>>
@@ -118,7 +121,9 @@ private:
                const planner::Framework &framework);
   Precision getWidth() const;
   Model *getModel(int64_t batch);
-  mlir::ModuleOp getCopy(int64_t batch);
+  Worker &getWorker(size_t index);
+  mlir::ModuleOp getModule(Worker &worker, int64_t batch);
+  Degree &getDegree(const planner::Degrees &degrees);
   TrainingConfiguration getConfiguration(const planner::Degrees &degrees) const;
   mlir::LogicalResult run(mlir::ModuleOp module, llvm::ArrayRef<Phase> phases);
   mlir::LogicalResult shard(mlir::ModuleOp module, const Model &model,
@@ -128,7 +133,11 @@ private:
                                     const planner::Degrees &degrees);
   mlir::OwningOpRef<mlir::ModuleOp>
   differentiate(Sharded &sharded, const TrainingConfiguration &configuration);
-  mlir::FailureOr<Sizes> measure(mlir::ModuleOp joint,
+  mlir::FailureOr<std::vector<planner::Block>>
+  measure(mlir::ModuleOp joint, llvm::ArrayRef<int64_t> blocks,
+          const Sums &sums, const planner::Degrees &degrees,
+          Recompute recompute);
+  mlir::FailureOr<Sizes> measure(mlir::ModuleOp joint, const Model &model,
                                  llvm::ArrayRef<int64_t> blocks,
                                  const Sums &sums,
                                  const planner::Degrees &degrees);
@@ -141,7 +150,7 @@ private:
                                 const std::vector<BlockKey> &keys,
                                 llvm::ArrayRef<int64_t> blocks, Sizes small,
                                 const Sizes &large);
-  std::vector<HalvesByKind> measureNew(Degree &degree,
+  std::vector<HalvesByKind> measureNew(Degree &degree, Worker &second,
                                        const std::vector<BlockKey> &keys,
                                        mlir::ModuleOp joint, const Sums &sums,
                                        Sharded &small, double sequences,
@@ -152,8 +161,12 @@ private:
                          const std::vector<HalvesByKind> &halves);
   /// Returns the work for a number of sequences; null where the model cannot be
   /// split, which diagnostics have said.
-  const planner::Work *solve(Degree &degree, double sequences,
+  const planner::Work *solve(Degree &degree, Worker &second, double sequences,
                              const planner::Degrees &degrees);
+  /// Returns it, known or found by the degree's worker, of which `second` has
+  /// the larger microbatch.
+  const planner::Work *answer(const planner::Degrees &degrees, double sequences,
+                              Worker &second);
 
   mlir::MLIRContext &context;
   BatchSource source;
@@ -163,10 +176,8 @@ private:
   EpilogueKind epilogues;
   planner::Framework framework;
   std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size
-  /// A context for another thread, and the models that it needs there.
-  std::unique_ptr<mlir::MLIRContext> beside;
-  std::map<int64_t, mlir::OwningOpRef<mlir::ModuleOp>> copies;
-  std::array<std::unique_ptr<Passes>, 2> passes; // of both contexts
+  /// By number; the first works in the caller's context.
+  std::vector<std::unique_ptr<Worker>> workers;
   std::map<planner::Degrees, Degree> known;
 };
 

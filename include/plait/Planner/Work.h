@@ -33,6 +33,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -234,6 +235,12 @@ inline Degrees getDegrees(const Work &work) {
           work.expertExchange};
 }
 
+/// What WorkSource::get is asked.
+struct WorkQuestion {
+  Degrees degrees;
+  double sequences = 1;
+};
+
 /// Makes the work for a tensor-parallel degree. Implemented by the compiler's
 /// profile; the result stays valid as long as the source.
 class WorkSource {
@@ -244,6 +251,9 @@ public:
   /// where it cannot be split, for any number; `reason` then says why.
   virtual const Work *get(const Degrees &degrees, double sequences,
                           std::string &reason) = 0;
+  /// Finds answers that get() will be asked for, side by side where there are
+  /// cores. They are what it gives without.
+  virtual void prepare(std::span<const WorkQuestion> /*questions*/) {}
   /// Counts the experts of the layer with the fewest; 0: there are none.
   virtual int64_t countExperts() { return 0; }
 };

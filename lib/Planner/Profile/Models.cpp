@@ -47,29 +47,63 @@ ModelProfile::Model *ModelProfile::getModel(int64_t batch) {
     return model->folded.blocks[*nn::getLayer(op)].count;
   };
   model->flops = countModelFlops(loss, countAlike) / batch;
+  llvm::raw_string_ostream stream(model->bytes);
+  if (failed(writeBytecodeToFile(*model->module, stream))) {
+    model->module->emitError("the model cannot be copied for another thread");
+    model.reset();
+  }
   return model.get();
 }
 
-/// Copies a model into the context of the other thread, on first use; null
-/// where it cannot be imported or copied, which diagnostics have said.
-ModuleOp ModelProfile::getCopy(int64_t batch) {
-  OwningOpRef<ModuleOp> &copy = copies[batch];
-  Model *model = copy ? nullptr : getModel(batch);
-  if (!model)
-    return copy.get();
-  if (!beside) {
-    beside = std::make_unique<MLIRContext>(context.getDialectRegistry(),
-                                           MLIRContext::Threading::DISABLED);
-    beside->loadAllAvailableDialects();
+ModelProfile::Worker::Worker(const DialectRegistry &registry)
+    : own(std::make_unique<MLIRContext>(registry,
+                                        MLIRContext::Threading::DISABLED)),
+      context(*own) {
+  own->loadAllAvailableDialects();
+}
+
+/// Runs phases without the verifier: a profile is thrown away, and the pick's
+/// compilation verifies each phase.
+LogicalResult ModelProfile::Worker::run(ModuleOp module,
+                                        ArrayRef<Phase> phases) {
+  auto [entry, isNew] = managers.try_emplace(phases.vec(), &context);
+  PassManager &passes = entry->second;
+  if (isNew) {
+    passes.enableVerifier(false);
+    for (Phase phase : phases)
+      buildKernels(passes, phase);
   }
-  std::string bytes;
-  llvm::raw_string_ostream stream(bytes);
-  ParserConfig config(beside.get(), /*verifyAfterParse=*/false);
-  if (succeeded(writeBytecodeToFile(*model->module, stream)))
-    copy = parseSourceString<ModuleOp>(bytes, config);
+  return passes.run(module);
+}
+
+/// Runs phases by the worker whose module it is.
+LogicalResult ModelProfile::run(ModuleOp module, ArrayRef<Phase> phases) {
+  auto own = llvm::find_if(workers, [&](const auto &worker) {
+    return worker && &worker->context == module.getContext();
+  });
+  return (*own)->run(module, phases);
+}
+
+/// Returns the worker of a number, made on first use.
+ModelProfile::Worker &ModelProfile::getWorker(size_t index) {
+  std::unique_ptr<Worker> &worker = workers[index % workers.size()];
+  if (!worker)
+    worker = std::make_unique<Worker>(context.getDialectRegistry());
+  return *worker;
+}
+
+/// Returns the model in a worker's context, copied on first use; null where it
+/// cannot be imported or copied, which diagnostics have said.
+ModuleOp ModelProfile::getModule(Worker &worker, int64_t batch) {
+  Model *model = getModel(batch);
+  if (!model || !worker.own)
+    return model ? *model->module : ModuleOp();
+  OwningOpRef<ModuleOp> &copy = worker.copies[batch];
   if (!copy)
-    model->module->emitError("the model cannot be copied for another thread");
-  return copy.get();
+    copy = parseSourceString<ModuleOp>(
+        model->bytes,
+        ParserConfig(&worker.context, /*verifyAfterParse=*/false));
+  return *copy;
 }
 
 /// The factor by which rows belong to one rank each is that of experts.

@@ -14,10 +14,12 @@
 //    for.
 // 3. What came out is measured, function by function (Measure.cpp).
 // 4. The same at twice the microbatch tells what grows with it from what does
-//    not. It is measured in a thread of its own.
+//    not.
 //
-// A context is for one thread, and so the larger microbatch has a second one,
-// with copies of the models. Costs have no trace of which context they are of.
+// A context is for one thread. So there are workers, each with a context and
+// copies of the models: one measures the larger microbatch while another one
+// does all else, or they share what a search will ask for (Answers.cpp). Costs
+// have no trace of which context they are of.
 //
 // Blocks that were met before, split in the same way, are not measured again.
 //
@@ -57,39 +59,13 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
 
+#include <algorithm>
 #include <future>
+#include <thread>
 
 using namespace mlir;
 using namespace plait;
 using planner::Work;
-
-/// Pass managers of one context, by their phases. What their passes have asked
-/// of kernels is known to the runs that follow.
-struct ModelProfile::Passes {
-  std::map<std::vector<Phase>, PassManager> managers;
-
-  LogicalResult run(ModuleOp module, ArrayRef<Phase> phases);
-};
-
-/// Runs phases without the verifier: a profile is thrown away, and the pick's
-/// compilation verifies each phase.
-LogicalResult ModelProfile::Passes::run(ModuleOp module,
-                                        ArrayRef<Phase> phases) {
-  auto [entry, isNew] = managers.try_emplace(phases.vec(), module.getContext());
-  PassManager &passes = entry->second;
-  if (isNew) {
-    passes.enableVerifier(false);
-    for (Phase phase : phases)
-      buildKernels(passes, phase);
-  }
-  return passes.run(module);
-}
-
-/// Runs phases of the compiler, in one thread for each context.
-LogicalResult ModelProfile::run(ModuleOp module, ArrayRef<Phase> phases) {
-  bool isBeside = module.getContext() != &context;
-  return passes[isBeside]->run(module, phases);
-}
 
 ModelProfile::ModelProfile(MLIRContext &context, BatchSource source,
                            Precision precision,
@@ -99,8 +75,10 @@ ModelProfile::ModelProfile(MLIRContext &context, BatchSource source,
     : context(context), source(std::move(source)), precision(precision),
       cluster(std::move(cluster)), compress(std::move(compress)),
       epilogues(epilogues), framework(framework) {
-  for (std::unique_ptr<Passes> &each : passes)
-    each = std::make_unique<Passes>();
+  // The larger of two microbatches goes to another one in any case.
+  constexpr unsigned fewest = 2, most = 8;
+  workers.resize(std::clamp(std::thread::hardware_concurrency(), fewest, most));
+  workers.front() = std::make_unique<Worker>(context);
 }
 ModelProfile::~ModelProfile() = default;
 
@@ -312,50 +290,61 @@ static void splitSinks(ModuleOp module) {
   } while (!found.empty());
 }
 
-/// Measures `blocks` of one rank, of which `joint` is changed to have only
-/// those.
-FailureOr<ModelProfile::Sizes>
+/// Returns those of `blocks` that are layers: nothing else is computed again.
+static SmallVector<int64_t> findLayers(const FoldedBlocks &folded,
+                                       ArrayRef<int64_t> blocks) {
+  SmallVector<int64_t> layers;
+  llvm::copy_if(blocks, std::back_inserter(layers),
+                [&](int64_t index) { return folded.blocks[index].isLayer; });
+  return layers;
+}
+
+/// Measures `blocks` of one rank with `recompute`, of which `joint` is changed
+/// to have only those.
+FailureOr<std::vector<planner::Block>>
 ModelProfile::measure(ModuleOp joint, ArrayRef<int64_t> blocks,
-                      const Sums &sums, const planner::Degrees &degrees) {
+                      const Sums &sums, const planner::Degrees &degrees,
+                      Recompute recompute) {
   keepBlocks(joint, blocks);
   TrainingConfiguration configuration = getConfiguration(degrees);
-  bool isForGPUs = joint->hasAttr(kSplitsColumnSumsAttr);
-  Sizes measured;
-  for (auto [recompute, found] :
-       {std::pair(Recompute::None, &measured.plain),
-        std::pair(Recompute::Selective, &measured.cheap)}) {
-    configuration.recompute = recompute;
-    OwningOpRef<ModuleOp> module = joint.clone();
-    setConfiguration(*module, configuration);
-    if (failed(run(*module, {Phase::Checkpoint, Phase::Partition})))
-      return failure();
-    if (isForGPUs)
-      splitSinks(*module);
-    if (failed(run(*module, Phase::Lower)))
-      return failure();
-    *found = measureBlocks(*module, blocks, getWidth(), sums);
-  }
+  configuration.recompute = recompute;
+  OwningOpRef<ModuleOp> module = joint.clone();
+  setConfiguration(*module, configuration);
+  if (failed(run(*module, {Phase::Checkpoint, Phase::Partition})))
+    return failure();
+  if (joint->hasAttr(kSplitsColumnSumsAttr)) // for GPUs
+    splitSinks(*module);
+  if (failed(run(*module, Phase::Lower)))
+    return failure();
+  return measureBlocks(*module, blocks, getWidth(), sums);
+}
+
+/// Measures `blocks` of `model`, of which `joint` is changed to have only
+/// those.
+FailureOr<ModelProfile::Sizes>
+ModelProfile::measure(ModuleOp joint, const Model &model,
+                      ArrayRef<int64_t> blocks, const Sums &sums,
+                      const planner::Degrees &degrees) {
+  auto plain = measure(joint, blocks, sums, degrees, Recompute::None);
+  SmallVector<int64_t> layers = findLayers(model.folded, blocks);
+  auto cheap = measure(joint, layers, sums, degrees, Recompute::Selective);
+  if (failed(plain) || failed(cheap))
+    return failure();
+  Sizes measured{*plain, std::move(*plain)};
+  for (auto [index, block] : llvm::zip_equal(layers, *cheap))
+    measured.cheap[llvm::find(blocks, index) - blocks.begin()] =
+        std::move(block);
   return measured;
 }
 
-/// Keeps the first error as a reason, and has nobody else hear of any.
-static LogicalResult keep(Diagnostic &diagnostic, std::string &reason) {
-  if (reason.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error) {
-    if (StringAttr origin = findOrigin(diagnostic.getLocation()))
-      reason = origin.str() + ": ";
-    reason += diagnostic.str();
-  }
-  return success();
-}
-
-/// Measures `blocks` of `model`, the larger one, by `whole`, its copy in a
-/// context that nobody else uses. `reason` gets the first error.
+/// Measures `blocks` of `model`, the larger one, by `whole`, which is it in the
+/// context of a worker. `reason` gets the first error.
 FailureOr<ModelProfile::Sizes> ModelProfile::measureLarge(
     ModuleOp whole, const Model &model, ArrayRef<int64_t> blocks,
     double sequences, const planner::Degrees &degrees, std::string &reason) {
-  ScopedDiagnosticHandler handler(beside.get(), [&](Diagnostic &diagnostic) {
-    return keep(diagnostic, reason);
-  });
+  ScopedDiagnosticHandler handler(
+      whole.getContext(),
+      [&](Diagnostic &diagnostic) { return keepFirst(diagnostic, reason); });
   auto sharded = shardFor(sequences, whole, model, degrees);
   if (failed(sharded))
     return failure();
@@ -363,7 +352,7 @@ FailureOr<ModelProfile::Sizes> ModelProfile::measureLarge(
       differentiate(*sharded, getConfiguration(degrees));
   if (!joint)
     return failure();
-  return measure(*joint, blocks, findSums(*joint), degrees);
+  return measure(*joint, model, blocks, findSums(*joint), degrees);
 }
 
 /// Adds what `blocks` of `keys`, measured at both sizes, take at any.
@@ -402,12 +391,13 @@ ModelProfile::findHalves(Degree &degree, Sharded &sharded,
   std::vector<BlockKey> keys =
       describeBlocks(*joint, findSums(*joint), int64_t(folded.blocks.size()));
   SmallVector<int64_t> blocks = findNew(keys, degree.halves);
-  keepBlocks(*joint, blocks);
+  SmallVector<int64_t> left = blocks;
   std::vector<HalvesByKind> made(keys.size());
   for (Recompute recompute :
        {Recompute::None, Recompute::Selective, Recompute::Full}) {
-    if (blocks.empty())
+    if (left.empty())
       break;
+    keepBlocks(*joint, left);
     configuration.recompute = recompute;
     OwningOpRef<ModuleOp> module = joint->clone();
     setConfiguration(*module, configuration);
@@ -415,9 +405,10 @@ ModelProfile::findHalves(Degree &degree, Sharded &sharded,
       return {};
     std::vector<planner::Halves> halves =
         measureHalves(*module, int64_t(keys.size()),
-                      getActivation(&context, getWidth()), kSmall);
-    for (int64_t index : blocks)
+                      getActivation(joint->getContext(), getWidth()), kSmall);
+    for (int64_t index : left)
       made[index][size_t(recompute)] = halves[index];
+    left = findLayers(folded, left);
   }
   for (int64_t index : blocks)
     degree.halves.emplace(keys[index], made[index]);
@@ -457,57 +448,50 @@ Work ModelProfile::assemble(const std::vector<Measured> &blocks,
   return work;
 }
 
-/// Costs are straight lines over the tokens of a rank, so that what is cheapest
-/// for fewer and for more of them is so for all between.
-const Work *ModelProfile::Degree::find(double sequences) const {
-  auto above = solved.lower_bound(sequences);
-  if (above == solved.end())
-    return nullptr;
-  if (above->first == sequences)
-    return above->second;
-  bool isBetween =
-      above != solved.begin() && std::prev(above)->second == above->second;
-  return isBetween ? above->second : nullptr;
-}
-
 /// Measures those of `keys`, which are the blocks of `joint`, that are not
 /// known, and finds the halves of all, of `small`; empty where that cannot be.
-/// The larger size goes on beside all else.
+/// The larger size is for `second`, in a thread of its own unless that is who
+/// measures all else.
 std::vector<ModelProfile::HalvesByKind>
-ModelProfile::measureNew(Degree &degree, const std::vector<BlockKey> &keys,
-                         ModuleOp joint, const Sums &sums, Sharded &small,
-                         double sequences, const planner::Degrees &degrees) {
+ModelProfile::measureNew(Degree &degree, Worker &second,
+                         const std::vector<BlockKey> &keys, ModuleOp joint,
+                         const Sums &sums, Sharded &small, double sequences,
+                         const planner::Degrees &degrees) {
   SmallVector<int64_t> blocks = findNew(keys, degree.blocks);
   if (blocks.empty())
     return findHalves(degree, small, degrees);
   int64_t batch = kLarge * degrees.experts;
-  ModuleOp copy = getCopy(batch);
-  if (!copy)
+  ModuleOp whole = getModule(second, batch);
+  if (!whole)
     return {};
   const Model &model = *getModel(batch);
   std::string reason;
-  auto large = std::async(std::launch::async, [&] {
-    return measureLarge(copy, model, blocks, sequences, degrees, reason);
+  auto policy =
+      &second == degree.worker ? std::launch::deferred : std::launch::async;
+  auto large = std::async(policy, [&] {
+    return measureLarge(whole, model, blocks, sequences, degrees, reason);
   });
-  auto first = measure(joint, blocks, sums, degrees);
+  auto first = measure(joint, *getModel(kSmall), blocks, sums, degrees);
   std::vector<HalvesByKind> halves = findHalves(degree, small, degrees);
-  auto second = large.get();
+  auto other = large.get();
   if (degree.refusal.empty())
     degree.refusal = reason;
-  if (failed(first) || failed(second) ||
-      failed(addBlocks(degree, keys, blocks, std::move(*first), *second)))
+  if (failed(first) || failed(other) ||
+      failed(addBlocks(degree, keys, blocks, std::move(*first), *other)))
     return {};
   return halves;
 }
 
 /// Measures a model only if it has not been split like that before, and of it
 /// only the blocks that are not known.
-const Work *ModelProfile::solve(Degree &degree, double sequences,
+const Work *ModelProfile::solve(Degree &degree, Worker &second,
+                                double sequences,
                                 const planner::Degrees &degrees) {
-  Model *model = getModel(kSmall * degrees.experts);
-  if (!model)
+  int64_t batch = kSmall * degrees.experts;
+  ModuleOp whole = getModule(*degree.worker, batch);
+  if (!whole)
     return nullptr;
-  auto small = shardFor(sequences, *model->module, *model, degrees);
+  auto small = shardFor(sequences, whole, *getModel(batch), degrees);
   if (failed(small))
     return nullptr;
   for (const auto &[types, work] : degree.works)
@@ -520,16 +504,16 @@ const Work *ModelProfile::solve(Degree &degree, double sequences,
   Sums sums = findSums(*joint);
   std::vector<BlockKey> keys = describeBlocks(
       *joint, sums, int64_t(getModel(kSmall)->folded.blocks.size()));
-  std::vector<HalvesByKind> halves =
-      measureNew(degree, keys, *joint, sums, *small, sequences, degrees);
+  std::vector<HalvesByKind> halves = measureNew(
+      degree, second, keys, *joint, sums, *small, sequences, degrees);
   if (halves.empty())
     return nullptr;
   std::vector<Measured> blocks;
   for (const BlockKey &key : keys)
     blocks.push_back(degree.blocks.at(key));
   Work work = assemble(blocks, halves);
-  work.splitsLoss =
-      sums.partial.contains(FlatSymbolRefAttr::get(&context, kLossSum));
+  work.splitsLoss = sums.partial.contains(
+      FlatSymbolRefAttr::get(joint->getContext(), kLossSum));
   work.tensorParallel = degrees.tensor;
   work.expertParallel = degrees.experts;
   work.sequenceParallel = degrees.sequenceParallel;
@@ -538,26 +522,4 @@ const Work *ModelProfile::solve(Degree &degree, double sequences,
   degree.works.emplace_back(std::move(small->types),
                             std::make_unique<const Work>(std::move(work)));
   return degree.works.back().second.get();
-}
-
-/// Kept, refusals as well, for later searches. Diagnostics are caught: that a
-/// degree of tp does not divide the model is an answer, not an error, and the
-/// first is the reason that a user sees; it is that for all sequences.
-const Work *ModelProfile::get(const planner::Degrees &degrees, double sequences,
-                              std::string &reason) {
-  Degree &degree = known[degrees];
-  // One rank splits nothing.
-  if (degrees.tensor == 1)
-    sequences = 1;
-  const Work *work = degree.find(sequences);
-  if (!work && degree.refusal.empty()) {
-    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-      return keep(diagnostic, degree.refusal);
-    });
-    work = solve(degree, sequences, degrees);
-    if (work)
-      degree.solved[sequences] = work;
-  }
-  reason = degree.refusal;
-  return work;
 }

@@ -311,24 +311,35 @@ std::vector<int> Explorer::getExpertDegrees(int tensor) const {
   return degrees;
 }
 
-/// Asks for the model on `tensor` ranks and adds what can be done with it.
-void Explorer::addTensor(int tensor, bool sequenceParallel) {
+/// What is asked first of the model on `tensor` ranks.
+std::vector<WorkQuestion> Explorer::getQuestions(int tensor,
+                                                 bool sequenceParallel) const {
   // One rank has nothing to share a sequence with.
   if (tensor == 1 && sequenceParallel) {
     if (choices.sequenceParallel.size() > 1)
-      return;
+      return {};
     sequenceParallel = false;
   }
+  std::vector<int64_t> sizes = choices.getMicroBatches(Mesh(), input.training);
+  double most = sizes.empty() ? 1 : double(sizes.back());
+  std::vector<WorkQuestion> questions;
   for (int experts : getExpertDegrees(tensor))
     for (ExpertExchange exchange : choices.getExpertExchange(experts))
-      addDegrees({tensor, experts, sequenceParallel, exchange});
+      questions.push_back(
+          {{tensor, experts, sequenceParallel, exchange}, most});
+  return questions;
 }
 
-void Explorer::addDegrees(const Degrees &degrees) {
+/// Asks for the model on `tensor` ranks and adds what can be done with it.
+void Explorer::addTensor(int tensor, bool sequenceParallel) {
+  for (const WorkQuestion &question : getQuestions(tensor, sequenceParallel))
+    addDegrees(question);
+}
+
+void Explorer::addDegrees(const WorkQuestion &question) {
+  const auto &[degrees, sequences] = question;
   std::string reason;
-  std::vector<int64_t> sizes = choices.getMicroBatches(Mesh(), input.training);
-  const Work *work =
-      input.source.get(degrees, sizes.empty() ? 1 : sizes.back(), reason);
+  const Work *work = input.source.get(degrees, sequences, reason);
   ++counts.profiles;
   if (!work) {
     refuseTensor(degrees.tensor, std::move(reason));
@@ -465,6 +476,12 @@ double Explorer::getBestSeconds() const {
 /// Likely degrees of tp first; then further ones and configurations with idle
 /// devices, as far as the best time found so far does not rule them out.
 void Explorer::run() {
+  std::vector<WorkQuestion> likely;
+  for (int tensor : choices.tensorsFirst)
+    for (bool sequenceParallel : choices.sequenceParallel)
+      std::ranges::copy(getQuestions(tensor, sequenceParallel),
+                        std::back_inserter(likely));
+  input.source.prepare(likely);
   for (int tensor : choices.tensorsFirst)
     for (bool sequenceParallel : choices.sequenceParallel)
       addTensor(tensor, sequenceParallel);

@@ -230,7 +230,9 @@ private:
   };
 
   void addTensor(int tensor, bool sequenceParallel);
-  void addDegrees(const Degrees &degrees);
+  void addDegrees(const WorkQuestion &question);
+  std::vector<WorkQuestion> getQuestions(int tensor,
+                                         bool sequenceParallel) const;
   std::vector<int> getExpertDegrees(int tensor) const;
   void refuseTensor(int tensor, std::string reason);
   void addFurtherTensors();

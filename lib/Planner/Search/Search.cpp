@@ -36,14 +36,20 @@ namespace {
 class Stopwatch {
 public:
   template <typename Call> auto time(Call call) {
-    auto start = std::chrono::steady_clock::now();
-    auto result = call();
-    elapsed += std::chrono::steady_clock::now() - start;
-    return result;
+    Lap lap{elapsed};
+    return call();
   }
   double seconds() const { return elapsed.count(); }
 
 private:
+  using Clock = std::chrono::steady_clock;
+  struct Lap {
+    std::chrono::duration<double> &elapsed;
+    Clock::time_point start = Clock::now();
+
+    ~Lap() { elapsed += Clock::now() - start; }
+  };
+
   std::chrono::duration<double> elapsed{0};
 };
 
@@ -56,6 +62,9 @@ public:
   const Work *get(const Degrees &degrees, double sequences,
                   std::string &reason) override {
     return watch.time([&] { return source.get(degrees, sequences, reason); });
+  }
+  void prepare(std::span<const WorkQuestion> questions) override {
+    watch.time([&] { source.prepare(questions); });
   }
   int64_t countExperts() override { return source.countExperts(); }
 

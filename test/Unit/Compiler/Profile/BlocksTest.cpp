@@ -80,3 +80,38 @@ TEST(ProfileBlocks, AreMeasuredOnce) {
     EXPECT_EQ(ask({0.125, 128}), ask({128}));
   }
 }
+
+/// What several threads find is what one finds that is asked for one after the
+/// other, refusals as well.
+TEST(ProfileBlocks, AreTheSameFromSeveralThreads) {
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  const planner::WorkQuestion questions[] = {
+      {{1, 1}, 1},       {{1, 2}, 1},       {{1, 4}, 1}, {{2, 1, false}, 8},
+      {{2, 1, true}, 8}, {{2, 1, true}, 1}, {{5, 1}, 8}, {{4, 1}, 8}};
+  auto ask = [&](bool isPrepared) {
+    auto profile = ModelProfile::create(
+        context,
+        [&](int64_t batch) {
+          return importHuggingFace(context, PLAIT_MODELS "/mixtral-8x7b",
+                                   {batch, 64});
+        },
+        Precision::BF16, *planner::parseCluster("h100:1x8"));
+    if (isPrepared)
+      profile->prepare(questions);
+    std::string answers;
+    for (const auto &[degrees, sequences] : questions) {
+      std::string reason;
+      const planner::Work *work = profile->get(degrees, sequences, reason);
+      answers +=
+          work ? describe(work->blocks) + describe(work->cheapBlocks) : reason;
+      answers += "\n";
+    }
+    return answers;
+  };
+  std::string prepared = ask(true);
+  EXPECT_EQ(prepared, ask(false));
+  EXPECT_NE(prepared.find("tp=5 does not divide"), std::string::npos);
+}

@@ -137,6 +137,13 @@ public:
   /// gathers.
   double getGathered(const Work &work, Configuration configuration) const;
 
+  /// Seconds of a step that the slowest rank takes at least, with the cut of
+  /// the stages at hand and beside what getStepSeconds() says; 0 where that is
+  /// not known. The same for all ZeRO stages, and no more with anything on
+  /// hosts.
+  double getCutStageSeconds(const Work &work,
+                            const Configuration &configuration, bool splits);
+
   /// Whether every configuration like this one takes, with the cut of the
   /// stages at hand, longer than `seconds`, or more memory than there is.
   /// `bytes` is then what it takes at least, 0 where time is the reason.
@@ -171,6 +178,7 @@ private:
   const Result<Probe> &getProbeOf(const Work &work,
                                   const Configuration &configuration,
                                   Recompute kind, bool splits);
+  double getFixedSeconds(double pipeline, const Context &context) const;
   bool takesLonger(double pipeline, const StageProbe &probe,
                    const Context &context, double limit);
   double getPipelineSeconds(const StageProbe &probe, const Context &context,

@@ -292,8 +292,9 @@ void Explorer::noteTooLarge(double bytes, const Node &node) {
 void Explorer::addNode(Node node) {
   Configuration configuration = toConfiguration(node);
   double usable = input.cluster.device.usableBytes();
-  node.pipeline = bounds.getSeconds(*node.work, *node.probe, configuration,
-                                    node.like->splits);
+  node.pipeline = std::max(node.pipeline,
+                           bounds.getSeconds(*node.work, *node.probe,
+                                             configuration, node.like->splits));
   node.seconds = std::max(node.pipeline + node.step, node.streams);
   double least = std::numeric_limits<double>::max(), bytes = 0;
   for (int zero : choices.getZeroStages(node.mesh)) {

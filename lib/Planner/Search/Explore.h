@@ -275,9 +275,9 @@ private:
   std::optional<Node> takeNext();
   std::optional<Node> takeSearched();
   void exploreInOrder(std::optional<Node> (Explorer::*take)());
-  void evaluateRound(const std::vector<Node> &round,
-                     std::vector<Outcome> &outcomes);
-  Outcome evaluate(const Node &node);
+  void evaluateRound(std::vector<Node> &round, std::vector<Outcome> &outcomes);
+  Outcome evaluate(Node &node);
+  void raise(Node &node) const;
   Outcome estimateMembers(const Node &node, const std::vector<int> &zeros,
                           double limit) const;
   bool refuses(const Estimated &member, Outcome &outcome) const;

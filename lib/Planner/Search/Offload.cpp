@@ -61,6 +61,9 @@ void Explorer::exploreOffload() {
     return;
   ceiling = getPlainSeconds(/*usesAll=*/false);
   threshold = getThreshold();
+  for (Node &node : shortNodes)
+    if (mayGain(node))
+      raise(node);
   for (Offload offload : choices.offload)
     if (offload != choices.offload.front())
       addOffloaded(offload);

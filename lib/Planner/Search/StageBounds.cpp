@@ -267,13 +267,17 @@ static double getHoldingSeconds(const StageProbe &probe,
   return seconds;
 }
 
+/// Adds the slowest replica and the fixed part to the seconds of a pipeline.
+double Bounds::getFixedSeconds(double pipeline, const Context &context) const {
+  double wait = 1 + getWaitShare(context.configuration, training);
+  return boundRounding * (pipeline * wait + training.framework.stepSeconds);
+}
+
 /// Whether a step whose pipeline takes `pipeline` seconds takes `limit`, with
-/// the slowest replica, the fixed part and what the fullest rank exchanges.
+/// what the fullest rank exchanges.
 bool Bounds::takesLonger(double pipeline, const StageProbe &probe,
                          const Context &context, double limit) {
-  double wait = 1 + getWaitShare(context.configuration, training);
-  double least =
-      boundRounding * (pipeline * wait + training.framework.stepSeconds);
+  double least = getFixedSeconds(pipeline, context);
   return least >= limit ||
          least + getStepSeconds(probe.parameters, context, limit) >= limit;
 }
@@ -296,6 +300,22 @@ double Bounds::getPipelineSeconds(const StageProbe &probe,
     busy += work / double(probe.work.size());
   }
   return sharedSeconds(pipeline, busy, cluster.device);
+}
+
+/// Auto cuts stages for another kind. What is copied is left out: copies make
+/// nothing faster, and depend on the ZeRO stage (copiesBesideGathers).
+double Bounds::getCutStageSeconds(const Work &work,
+                                  const Configuration &configuration,
+                                  bool splits) {
+  if (configuration.mesh[Axis::PP] == 1 || configuration.recompute.isAuto)
+    return 0;
+  Configuration plain = configuration;
+  plain.offload = Offload::None;
+  std::shared_ptr<const StageProbe> probe = getStageProbe(work, plain, splits);
+  if (!probe)
+    return 0;
+  Context context{work, cluster, training, plain};
+  return getFixedSeconds(getPipelineSeconds(*probe, context, splits), context);
 }
 
 /// Returns what the ranks of `probe` hold without activations, by what is held.

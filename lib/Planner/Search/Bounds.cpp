@@ -347,14 +347,16 @@ double Bounds::getStepSeconds(const Work &work, const Probe &probe,
   StepKey key(seconds, &work, configuration.mesh, configuration.microBatch,
               configuration.zero, configuration.offload,
               configuration.contextParallel);
+  bool isLimited = seconds < std::numeric_limits<double>::max();
+  HashMap<StepKey, double> &known = isLimited ? steps : leastSteps;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    if (auto found = steps.find(key); found != steps.end())
+    if (auto found = known.find(key); found != known.end())
       return found->second;
   }
   double made = makeStepSeconds(work, probe, configuration, seconds);
   std::lock_guard<std::mutex> lock(mutex);
-  return steps.try_emplace(key, made).first->second;
+  return known.try_emplace(key, made).first->second;
 }
 
 Bounds::SumsKey Bounds::getSumsKey(const Context &context, int kind) {

@@ -125,7 +125,8 @@ public:
   double getStreamSeconds(const Work &work, const Probe &probe,
                           const Configuration &configuration);
 
-  /// Forgets what getStepSeconds() has kept: limits change as a search goes on.
+  /// Forgets what getStepSeconds() has kept of limits, which change as a search
+  /// goes on.
   void forgetSteps() { steps.clear(); }
 
   /// Bytes that some rank needs at least; `gathered` is what getGathered() says
@@ -202,7 +203,7 @@ private:
   /// recomputation.
   using StepKey = std::tuple<double, const Work *, Mesh, int64_t, int, Offload,
                              ContextParallel>;
-  HashMap<StepKey, double> steps;
+  HashMap<StepKey, double> steps, leastSteps; // with a limit, and without
   /// Sums of what is exchanged: all that they depend on. -1: of any kind.
   using SumsKey = std::tuple<const Work *, Mesh, int, int>;
   static SumsKey getSumsKey(const Context &context, int kind);

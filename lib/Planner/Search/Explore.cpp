@@ -184,22 +184,27 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
   return outcome;
 }
 
-void Explorer::evaluateRound(std::vector<Node> &round,
-                             std::vector<Outcome> &outcomes) {
-  outcomes.assign(round.size(), Outcome());
-  bounds.forgetSteps();
-  // Some nodes take a thousand times as long as others.
+/// Some nodes take a thousand times as long as others, so that each is handed
+/// out by itself.
+void planner::shareOut(size_t count, const std::function<void(size_t)> &take) {
   std::atomic<size_t> next = 0;
   auto work = [&] {
-    for (size_t i = next++; i < round.size(); i = next++)
-      outcomes[i] = evaluate(round[i]);
+    for (size_t i = next++; i < count; i = next++)
+      take(i);
   };
   constexpr unsigned most = 8; // a round has few nodes that take long
   unsigned threads = std::clamp(std::thread::hardware_concurrency(), 2u, most);
   std::vector<std::jthread> helpers;
-  for (unsigned i = 1; i < std::min<size_t>(threads, round.size()); ++i)
+  for (unsigned i = 1; i < std::min<size_t>(threads, count); ++i)
     helpers.emplace_back(work);
   work();
+}
+
+void Explorer::evaluateRound(std::vector<Node> &round,
+                             std::vector<Outcome> &outcomes) {
+  outcomes.assign(round.size(), Outcome());
+  bounds.forgetSteps();
+  shareOut(round.size(), [&](size_t i) { outcomes[i] = evaluate(round[i]); });
 }
 
 /// Called in the order of the round's nodes and not in that in which threads
@@ -245,6 +250,7 @@ double Explorer::getThreshold() const {
 void Explorer::exploreOpen() {
   exploreInOrder(&Explorer::takeNext);
   exploreInOrder(&Explorer::takeSearched);
+  cells.forEach([&](const Cell &cell) { keepForOffload(cell); });
   cells.clear();
   open.clear();
   searched.clear();

@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 namespace plait {
@@ -50,10 +51,11 @@ struct ChainWay {
 };
 
 /// Calls `visit` with each piece of a way's links, in the order in which they
-/// begin. The links of a piece keep their order, and so do the pieces of a
-/// link. What is computed counts a tenth: collectives of two pieces then take
-/// turns, and a piece that has begun matmuls goes through most of them before
-/// the next one does, so that what these make is exchanged early.
+/// begin, until it returns false. The links of a piece keep their order, and so
+/// do the pieces of a link. What is computed counts a tenth: collectives of two
+/// pieces then take turns, and a piece that has begun matmuls goes through most
+/// of them before the next one does, so that what these make is exchanged
+/// early.
 template <typename Visit>
 void forEachPiece(const std::vector<ChainLink> &chain, const ChainWay &way,
                   Visit visit) {
@@ -71,32 +73,45 @@ void forEachPiece(const std::vector<ChainLink> &chain, const ChainWay &way,
     size_t piece =
         std::min_element(begins.begin(), begins.end()) - begins.begin();
     size_t link = next[piece]++;
-    visit(link, piece);
+    if (!visit(link, piece))
+      return;
     begins[piece] =
         next[piece] < way.links ? begins[piece] + getLength(link) : 1e300;
   }
 }
 
 /// Returns the seconds that the pieces of a way take. Either stream runs its
-/// own one after the other, each when the piece's link before is done.
-inline double getSeconds(const std::vector<ChainLink> &chain,
-                         const ChainWay &way) {
+/// own one after the other, each when the piece's link before is done. What
+/// takes `limit` seconds or more ends where what is left of a stream says so,
+/// and takes forever.
+inline double
+getSeconds(const std::vector<ChainLink> &chain, const ChainWay &way,
+           double limit = std::numeric_limits<double>::infinity()) {
+  constexpr double rounding = 1 - 1e-9; // of sums in another order
   std::vector<double> ready(way.pieces);
-  double free[2] = {0, 0}; // by stream
+  double free[2] = {0, 0}, left[2] = {0, 0}; // by stream
+  for (size_t link = 0; link < way.links; ++link)
+    left[chain[link].exchanges] += way.pieces * chain[link].seconds;
+  bool isSlow = false;
   forEachPiece(chain, way, [&](size_t link, size_t piece) {
-    double &stream = free[chain[link].exchanges];
-    stream = std::max(stream, ready[piece]) + chain[link].seconds;
-    ready[piece] = stream;
+    size_t own = chain[link].exchanges;
+    free[own] = std::max(free[own], ready[piece]) + chain[link].seconds;
+    ready[piece] = free[own];
+    left[own] -= chain[link].seconds;
+    isSlow = rounding * (free[own] + left[own]) >= limit;
+    return !isSlow;
   });
-  return std::max(free[0], free[1]);
+  return isSlow ? std::numeric_limits<double>::infinity()
+                : std::max(free[0], free[1]);
 }
 
-/// Lists ways to run a chain of some layers in so many pieces, the fastest
-/// first: pieces are up to one layer apart. What comes behind its last exchange
-/// is beside none: from the first matmul on that takes half as long again in
-/// pieces, it may stay whole.
-inline std::vector<ChainWay> listWays(const std::vector<ChainLink> &chain,
-                                      int pieces, int layers = 1) {
+/// Calls `visit` with the ways to run a chain of some layers in so many pieces:
+/// pieces are up to one layer apart. What comes behind its last exchange is
+/// beside none: from the first matmul on that takes half as long again in
+/// pieces, it may stay whole. The seconds are of what stays whole.
+template <typename Visit>
+void forEachWay(const std::vector<ChainLink> &chain, int pieces, int layers,
+                Visit visit) {
   constexpr int lags = 16;
   size_t whole = chain.size(); // from there on
   for (size_t link = chain.size(); link > 0 && !chain[link - 1].exchanges;
@@ -106,22 +121,40 @@ inline std::vector<ChainWay> listWays(const std::vector<ChainLink> &chain,
   double rest = 0; // of what is whole
   for (size_t link = whole; link < chain.size(); ++link)
     rest += chain[link].whole;
-  std::vector<ChainWay> ways;
   auto add = [&](size_t links, double behind) {
-    for (int lag = 0; lag <= lags; ++lag) {
-      ChainWay way{pieces, links, double(lag) / (lags * layers), behind};
-      way.seconds += getSeconds(chain, way);
-      ways.push_back(way);
-    }
+    for (int lag = 0; lag <= lags; ++lag)
+      visit(ChainWay{pieces, links, double(lag) / (lags * layers), behind});
   };
   add(chain.size(), 0);
   if (whole < chain.size())
     add(whole, rest);
+}
+
+/// Lists the ways of forEachWay(), the fastest first.
+inline std::vector<ChainWay> listWays(const std::vector<ChainLink> &chain,
+                                      int pieces, int layers = 1) {
+  std::vector<ChainWay> ways;
+  forEachWay(chain, pieces, layers, [&](ChainWay way) {
+    way.seconds += getSeconds(chain, way);
+    ways.push_back(way);
+  });
   std::stable_sort(ways.begin(), ways.end(),
                    [](const ChainWay &a, const ChainWay &b) {
                      return a.seconds < b.seconds;
                    });
   return ways;
+}
+
+/// Returns the first way of listWays() where that is faster than `best`, and
+/// else `best`.
+inline ChainWay findFastestWay(const std::vector<ChainLink> &chain, int pieces,
+                               ChainWay best) {
+  forEachWay(chain, pieces, /*layers=*/1, [&](ChainWay way) {
+    way.seconds += getSeconds(chain, way, best.seconds - way.seconds);
+    if (way.seconds < best.seconds)
+      best = way;
+  });
+  return best;
 }
 
 } // namespace plait

@@ -284,7 +284,7 @@ double Bounds::getSeconds(const Work &work, const Probe &probe,
 }
 
 /// Asks of the experts only where there are ranks to divide them.
-bool planner::dividesAll(const Context &context) {
+static bool findWhetherAllDivide(const Context &context) {
   const bool asks[2] = {context.zero(false) > 0, context.zero(true) > 0};
   for (const Block &block : context.work.blocks)
     for (const ParameterGroup &group : block.parameters)
@@ -293,12 +293,25 @@ bool planner::dividesAll(const Context &context) {
   return true;
 }
 
+/// Asked of thousands of configurations that share the answer.
+bool Bounds::dividesAll(const Context &context) {
+  SumsKey key = getSumsKey(context, -1);
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (auto found = divided.find(key); found != divided.end())
+      return found->second;
+  }
+  bool made = findWhetherAllDivide(context);
+  std::lock_guard<std::mutex> lock(mutex);
+  return divided.try_emplace(key, made).first->second;
+}
+
 /// The window to hide behind is as large as a step of `seconds` can have it, so
 /// that the result is no more than what any such step takes beside its
 /// pipeline. How much ZeRO 2 and 3 leave whole depends on the cut: where there
 /// is any, all counts as left to ZeRO 1, which takes less.
 double Bounds::getStepSeconds(const Elements &parameters,
-                              const Context &context, double seconds) const {
+                              const Context &context, double seconds) {
   if (context.configuration.zero >= 2 && !dividesAll(context)) {
     Configuration least = context.configuration;
     least.zero = 1;
@@ -318,7 +331,7 @@ double Bounds::getStepSeconds(const Elements &parameters,
 /// on the cut: whichever takes less.
 double Bounds::makeStepSeconds(const Work &work, const Probe &probe,
                                const Configuration &configuration,
-                               double seconds) const {
+                               double seconds) {
   double mean = probe.parameters.all() / configuration.mesh[Axis::PP];
   Context context{work, cluster, training, configuration};
   double dense = getStepSeconds({mean, 0}, context, seconds);
@@ -334,23 +347,28 @@ double Bounds::getStepSeconds(const Work &work, const Probe &probe,
   StepKey key(seconds, &work, configuration.mesh, configuration.microBatch,
               configuration.zero, configuration.offload,
               configuration.contextParallel);
+  bool isLimited = seconds < std::numeric_limits<double>::max();
+  HashMap<StepKey, double> &known = isLimited ? steps : leastSteps;
   {
     std::lock_guard<std::mutex> lock(mutex);
-    if (auto found = steps.find(key); found != steps.end())
+    if (auto found = known.find(key); found != known.end())
       return found->second;
   }
   double made = makeStepSeconds(work, probe, configuration, seconds);
   std::lock_guard<std::mutex> lock(mutex);
-  return steps.try_emplace(key, made).first->second;
+  return known.try_emplace(key, made).first->second;
+}
+
+Bounds::SumsKey Bounds::getSumsKey(const Context &context, int kind) {
+  Mesh mesh = context.configuration.mesh;
+  mesh[Axis::PP] = std::min(mesh[Axis::PP], 2); // whether a table is on two
+  return {&context.work, mesh, context.configuration.zero, kind};
 }
 
 PartSums Bounds::getSums(const Context &context) {
-  const Configuration &configuration = context.configuration;
-  std::optional<Recompute> kind = configuration.recompute.getUniform();
-  Mesh mesh = configuration.mesh;
-  mesh[Axis::PP] = std::min(mesh[Axis::PP], 2); // whether a table is on two
-  SumsKey key(&context.work, mesh, configuration.zero,
-              kind && *kind != Recompute::Auto ? int(*kind) : -1);
+  std::optional<Recompute> kind = context.configuration.recompute.getUniform();
+  SumsKey key =
+      getSumsKey(context, kind && *kind != Recompute::Auto ? int(*kind) : -1);
   {
     std::lock_guard<std::mutex> lock(mutex);
     if (auto found = sums.find(key); found != sums.end())

@@ -14,6 +14,7 @@
 #ifndef PLAIT_LIB_PLANNER_SEARCH_BOUNDS_H
 #define PLAIT_LIB_PLANNER_SEARCH_BOUNDS_H
 
+#include "Search/KeyHash.h"
 #include "Simulator/BlockTime.h"
 #include "Simulator/PartLists.h"
 #include "Simulator/RankMemory.h"
@@ -86,9 +87,6 @@ struct StageProbe {
   Elements parameters;             // of the rank that has the most
 };
 
-/// Whether ZeRO divides all parameters that it may divide.
-bool dividesAll(const Context &context);
-
 /// getProbe is for one thread, and so is forgetSteps; the others for any
 /// number.
 class Bounds {
@@ -127,7 +125,8 @@ public:
   double getStreamSeconds(const Work &work, const Probe &probe,
                           const Configuration &configuration);
 
-  /// Forgets what getStepSeconds() has kept: limits change as a search goes on.
+  /// Forgets what getStepSeconds() has kept of limits, which change as a search
+  /// goes on.
   void forgetSteps() { steps.clear(); }
 
   /// Bytes that some rank needs at least; `gathered` is what getGathered() says
@@ -138,6 +137,13 @@ public:
   /// Bytes that a rank with any of the layers has at least of what ZeRO 3
   /// gathers.
   double getGathered(const Work &work, Configuration configuration) const;
+
+  /// Seconds of a step that the slowest rank takes at least, with the cut of
+  /// the stages at hand and beside what getStepSeconds() says; 0 where that is
+  /// not known. The same for all ZeRO stages, and no more with anything on
+  /// hosts.
+  double getCutStageSeconds(const Work &work,
+                            const Configuration &configuration, bool splits);
 
   /// Whether every configuration like this one takes, with the cut of the
   /// stages at hand, longer than `seconds`, or more memory than there is.
@@ -157,10 +163,9 @@ private:
   using Held = std::shared_ptr<const std::vector<std::vector<InFlight>>>;
   Held getHeld(const Configuration &configuration);
   double getStepSeconds(const Elements &parameters, const Context &context,
-                        double seconds) const;
+                        double seconds);
   double makeStepSeconds(const Work &work, const Probe &probe,
-                         const Configuration &configuration,
-                         double seconds) const;
+                         const Configuration &configuration, double seconds);
 
   const Cluster &cluster;
   const Training &training;
@@ -174,8 +179,9 @@ private:
   const Result<Probe> &getProbeOf(const Work &work,
                                   const Configuration &configuration,
                                   Recompute kind, bool splits);
+  double getFixedSeconds(double pipeline, const Context &context) const;
   bool takesLonger(double pipeline, const StageProbe &probe,
-                   const Context &context, double limit) const;
+                   const Context &context, double limit);
   double getPipelineSeconds(const StageProbe &probe, const Context &context,
                             bool splits) const;
   bool isBeatenBy(const Work &work, const Configuration &configuration,
@@ -191,17 +197,21 @@ private:
                               std::vector<int>, MemoryPlace, int>;
   using HeldKey = std::tuple<std::string, int, int, int64_t>;
   std::mutex mutex; // of what follows
-  std::map<StageKey, std::shared_ptr<const StageProbe>> stageProbes;
+  HashMap<StageKey, std::shared_ptr<const StageProbe>> stageProbes;
   std::map<HeldKey, Held> heldBy;
   /// All that is read of a configuration: nothing of schedule, cut and
   /// recomputation.
   using StepKey = std::tuple<double, const Work *, Mesh, int64_t, int, Offload,
                              ContextParallel>;
-  std::map<StepKey, double> steps;
+  HashMap<StepKey, double> steps, leastSteps; // with a limit, and without
   /// Sums of what is exchanged: all that they depend on. -1: of any kind.
   using SumsKey = std::tuple<const Work *, Mesh, int, int>;
-  std::map<SumsKey, PartSums> sums;
+  static SumsKey getSumsKey(const Context &context, int kind);
+  HashMap<SumsKey, PartSums> sums;
   PartSums getSums(const Context &context);
+  HashMap<SumsKey, bool> divided; // what dividesAll() says, of any kind
+  /// Whether ZeRO divides all parameters that it may divide.
+  bool dividesAll(const Context &context);
 };
 
 /// Seconds of a sequence that ranks of tp exchange at least: those in which

@@ -8,7 +8,8 @@
 // Meshes become cells, and cells nodes, each with a time that none of its
 // configurations beats. There are a hundred times as many cells as are ever
 // expanded: a cell gets the cheapest bound first, further ones once it is the
-// most promising, and its nodes after that.
+// most promising, and its nodes after that. Where something lies on hosts is
+// left to Offload.cpp.
 //
 //===----------------------------------------------------------------------===//
 
@@ -193,23 +194,41 @@ void Explorer::narrow(Cell cell) {
   cell.isNarrow = true;
   cell.seconds = bounds.getSeconds(*cell.work, *cell.probe, configuration,
                                    cell.like->splits);
-  if (cell.seconds < threshold) {
-    cell.step = getStepSeconds(cell, configuration, choices.offload,
-                               &cell.leastStep, &cell.streams);
-    cell.seconds = std::max(cell.seconds + cell.leastStep, cell.streams);
-    cell.hasStep = true;
-  }
+  if (cell.seconds < threshold)
+    addStep(cell, configuration);
   cells.add(cell);
 }
 
-/// Of the ZeRO stages that may fit with the first of `kinds` of offload, which
-/// is the fastest; 0 where none does. `any` and `streams`, if given: of those
-/// that may fit with one of them, and what streams are busy.
-double Explorer::getStepSeconds(const Cell &cell, Configuration configuration,
-                                std::span<const Offload> kinds, double *any,
-                                double *streams) const {
+/// Adds the bounds on what a step takes beside its pipeline: without anything
+/// on hosts, and with whatever is there. Once something has been found, what is
+/// not among the best without is left to exploreOffload().
+void Explorer::addStep(Cell &cell, const Configuration &configuration) {
   constexpr double never = std::numeric_limits<double>::max();
-  double least = never, leastOfAny = never, leastStreams = never;
+  std::span<const Offload> kinds = choices.offload;
+  StepBound plain = getStepBound(cell, configuration, kinds.first(1));
+  StepBound any = getStepBound(cell, configuration, kinds);
+  cell.step = plain.step;
+  cell.streams = plain.streams;
+  cell.leastStep = any.step;
+  cell.leastStreams = any.streams;
+  cell.leastSeconds = std::max(cell.seconds + any.step, any.streams);
+  cell.hasStep = true;
+  if (found.empty())
+    cell.seconds = cell.leastSeconds;
+  else
+    cell.seconds = plain.mayFit
+                       ? std::max(cell.seconds + plain.step, plain.streams)
+                       : never;
+}
+
+/// Of the ZeRO stages that may fit with one of `kinds` of offload. What lies on
+/// hosts makes no step shorter: with several kinds the first of them, which has
+/// the least there, says what a stage takes.
+Explorer::StepBound
+Explorer::getStepBound(const Cell &cell, Configuration configuration,
+                       std::span<const Offload> kinds) const {
+  constexpr double never = std::numeric_limits<double>::max();
+  StepBound least{never, never};
   configuration.schedule = "1f1b"; // holds no more than any other
   auto fits = [&](Offload kind) {
     configuration.offload = kind;
@@ -218,27 +237,18 @@ double Explorer::getStepSeconds(const Cell &cell, Configuration configuration,
   };
   for (int zero : choices.getZeroStages(cell.mesh)) {
     configuration.zero = zero;
-    bool isFirst = fits(kinds.front());
-    bool mayFit =
-        isFirst || (any && std::ranges::any_of(kinds.subspan(1), fits));
-    configuration.offload = kinds.front();
-    if (!mayFit)
+    if (!std::ranges::any_of(kinds, fits))
       continue;
-    double seconds =
-        bounds.getStepSeconds(*cell.work, *cell.probe, configuration, never);
-    leastOfAny = std::min(leastOfAny, seconds);
-    if (streams)
-      leastStreams = std::min(
-          leastStreams,
-          bounds.getStreamSeconds(*cell.work, *cell.probe, configuration));
-    if (isFirst)
-      least = std::min(least, seconds);
+    configuration.offload = kinds.front();
+    least.mayFit = true;
+    least.step =
+        std::min(least.step, bounds.getStepSeconds(*cell.work, *cell.probe,
+                                                   configuration, never));
+    least.streams =
+        std::min(least.streams, bounds.getStreamSeconds(*cell.work, *cell.probe,
+                                                        configuration));
   }
-  if (any)
-    *any = leastOfAny == never ? 0 : leastOfAny;
-  if (streams)
-    *streams = leastStreams == never ? 0 : leastStreams;
-  return least == never ? 0 : least;
+  return least.mayFit ? least : StepBound();
 }
 
 /// Indices are those that enumerating all schedules would give, so that ties do
@@ -249,7 +259,8 @@ void Explorer::expand(const Cell &cell) {
   Node node{cell, schedules.front()};
   node.offload = choices.offload.front();
   if (!cell.hasStep)
-    node.step = getStepSeconds(cell, toConfiguration(node), {&node.offload, 1});
+    node.step =
+        getStepBound(cell, toConfiguration(node), {&node.offload, 1}).step;
   for (const ScheduleChoice *schedule : schedules) {
     int cuts = countCuts(*cell.work, cell.mesh, *schedule, input.pins);
     if (schedule->isLike(*cell.like)) {
@@ -292,8 +303,9 @@ void Explorer::noteTooLarge(double bytes, const Node &node) {
 void Explorer::addNode(Node node) {
   Configuration configuration = toConfiguration(node);
   double usable = input.cluster.device.usableBytes();
-  node.pipeline = bounds.getSeconds(*node.work, *node.probe, configuration,
-                                    node.like->splits);
+  node.pipeline = std::max(node.pipeline,
+                           bounds.getSeconds(*node.work, *node.probe,
+                                             configuration, node.like->splits));
   node.seconds = std::max(node.pipeline + node.step, node.streams);
   double least = std::numeric_limits<double>::max(), bytes = 0;
   for (int zero : choices.getZeroStages(node.mesh)) {

@@ -58,17 +58,30 @@ static bool isSmaller(const Leaf &a, const Leaf &b) {
 // Estimates
 //===----------------------------------------------------------------------===//
 
-/// Leaves out ZeRO stages that a bound rules out. While nothing is known to
+/// Raises the bound of a node to what its stages, as they are cut, take.
+void Explorer::raise(Node &node) const {
+  node.pipeline = std::max(
+      node.pipeline, bounds.getCutStageSeconds(
+                         *node.work, toConfiguration(node), node.like->splits));
+}
+
+/// Leaves out ZeRO stages that a bound rules out; all at once where the least
+/// that a step takes beside its pipeline says so. While nothing is known to
 /// fit, only memory does, and all that might need the least are estimated.
-Explorer::Outcome Explorer::evaluate(const Node &node) {
+Explorer::Outcome Explorer::evaluate(Node &node) {
   double limit = threshold;
   if (const std::optional<Leaf> &known = best[node.family])
     limit = std::min(limit, known->seconds);
   bool isFirst = limit >= 1e300;
+  Outcome outcome;
+  if (!isFirst) {
+    raise(node);
+    if (node.pipeline + node.step >= limit && !mayBeShort(node))
+      return outcome;
+  }
   double usable = input.cluster.device.usableBytes();
   Configuration configuration = toConfiguration(node);
   double bytes = 0;
-  Outcome outcome;
   outcome.bytes = std::numeric_limits<double>::max();
   // Where nobody asks for that, memory is first: its bound takes less time.
   bool asksShort = mayBeShort(node);
@@ -171,22 +184,27 @@ Explorer::Outcome Explorer::estimateMembers(const Node &node,
   return outcome;
 }
 
-void Explorer::evaluateRound(const std::vector<Node> &round,
-                             std::vector<Outcome> &outcomes) {
-  outcomes.assign(round.size(), Outcome());
-  bounds.forgetSteps();
-  // Some nodes take a thousand times as long as others.
+/// Some nodes take a thousand times as long as others, so that each is handed
+/// out by itself.
+void planner::shareOut(size_t count, const std::function<void(size_t)> &take) {
   std::atomic<size_t> next = 0;
   auto work = [&] {
-    for (size_t i = next++; i < round.size(); i = next++)
-      outcomes[i] = evaluate(round[i]);
+    for (size_t i = next++; i < count; i = next++)
+      take(i);
   };
   constexpr unsigned most = 8; // a round has few nodes that take long
   unsigned threads = std::clamp(std::thread::hardware_concurrency(), 2u, most);
   std::vector<std::jthread> helpers;
-  for (unsigned i = 1; i < std::min<size_t>(threads, round.size()); ++i)
+  for (unsigned i = 1; i < std::min<size_t>(threads, count); ++i)
     helpers.emplace_back(work);
   work();
+}
+
+void Explorer::evaluateRound(std::vector<Node> &round,
+                             std::vector<Outcome> &outcomes) {
+  outcomes.assign(round.size(), Outcome());
+  bounds.forgetSteps();
+  shareOut(round.size(), [&](size_t i) { outcomes[i] = evaluate(round[i]); });
 }
 
 /// Called in the order of the round's nodes and not in that in which threads
@@ -232,6 +250,7 @@ double Explorer::getThreshold() const {
 void Explorer::exploreOpen() {
   exploreInOrder(&Explorer::takeNext);
   exploreInOrder(&Explorer::takeSearched);
+  cells.forEach([&](const Cell &cell) { keepForOffload(cell); });
   cells.clear();
   open.clear();
   searched.clear();

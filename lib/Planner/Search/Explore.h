@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -40,14 +41,15 @@ struct Cell {
   ContextParallel contextParallel = ContextParallel::Gather;
   const ScheduleChoice *like = nullptr; // what all of its schedules are
   const Probe *probe = nullptr; // null: not made yet, `work` is of another size
-  double step = 0;       // what a member takes at least beside its pipeline
-  double leastStep = 0;  // the same, with whatever is on hosts
-  double streams = 0;    // and with it, by Bounds::getStreamSeconds()
-  double gathered = 0;   // bytes, by Bounds::getGathered()
-  bool hasStep = false;  // which has been found
-  bool isNarrow = false; // by all bounds that need no schedule
-  int64_t index = 0;     // of the first node, in the order of enumeration
-  int64_t members = 1;   // nodes of the mesh with the same schedule and cut
+  double step = 0;    // what a member takes at least beside its pipeline
+  double streams = 0; // and with it, by Bounds::getStreamSeconds()
+  double leastStep = 0, leastStreams = 0; // the same, with whatever is on hosts
+  double leastSeconds = 0; // `seconds`, with whatever is on hosts
+  double gathered = 0;     // bytes, by Bounds::getGathered()
+  bool hasStep = false;    // which has been found
+  bool isNarrow = false;   // by all bounds that need no schedule
+  int64_t index = 0;       // of the first node, in the order of enumeration
+  int64_t members = 1;     // nodes of the mesh with the same schedule and cut
 };
 
 /// Configurations of a cell that differ in their ZeRO stage only.
@@ -62,29 +64,50 @@ struct Node : Cell {
   bool isShort = false; // is among those that may fit with less on the device
 };
 
-/// Cells or nodes, the most promising first.
+/// Cells or nodes, the most promising first. They stay where they are: what is
+/// ordered are their bounds.
 template <typename T> class Heap {
 public:
-  bool empty() const { return items.empty(); }
-  const T &front() const { return items.front(); }
-  void clear() { items.clear(); }
+  bool empty() const { return order.empty(); }
+  const T &front() const { return items[order.front().place]; }
+  void clear() { *this = {}; }
   void add(const T &item) {
-    items.push_back(item);
-    std::push_heap(items.begin(), items.end(), isLater);
+    size_t place = items.size();
+    if (free.empty()) {
+      items.push_back(item);
+    } else {
+      place = free.back();
+      free.pop_back();
+      items[place] = item;
+    }
+    order.push_back({item.seconds, item.index, place});
+    std::push_heap(order.begin(), order.end(), isLater);
   }
   T take() {
-    std::pop_heap(items.begin(), items.end(), isLater);
-    T first = items.back();
-    items.pop_back();
-    return first;
+    std::pop_heap(order.begin(), order.end(), isLater);
+    size_t place = order.back().place;
+    order.pop_back();
+    free.push_back(place);
+    return items[place];
+  }
+  template <typename Visit> void forEach(Visit visit) const {
+    for (const Entry &entry : order)
+      visit(items[entry.place]);
   }
 
 private:
+  struct Entry {
+    double seconds;
+    int64_t index;
+    size_t place;
+  };
   /// Equal bounds go in the order of enumeration.
-  static bool isLater(const T &a, const T &b) {
+  static bool isLater(const Entry &a, const Entry &b) {
     return std::tie(a.seconds, a.index) > std::tie(b.seconds, b.index);
   }
-  std::vector<T> items;
+  std::deque<T> items;
+  std::vector<size_t> free; // places of items that have been taken
+  std::vector<Entry> order;
 };
 
 /// An estimated member of a node.
@@ -168,6 +191,9 @@ private:
   std::mutex mutex; // of what follows
   std::map<Key, Estimated> known;
 };
+
+/// Calls `take` for all numbers below `count`, in several threads.
+void shareOut(size_t count, const std::function<void(size_t)> &take);
 
 class Explorer {
 public:
@@ -255,11 +281,18 @@ private:
   bool measure(Cell &cell, const Configuration &configuration);
   double getVagueSeconds(const Cell &cell, const Configuration &configuration);
   void narrow(Cell cell);
+  void addStep(Cell &cell, const Configuration &configuration);
   bool mayFit(const Cell &cell, Configuration configuration) const;
   void reopenUnfit();
-  double getStepSeconds(const Cell &cell, Configuration configuration,
-                        std::span<const Offload> kinds, double *any = nullptr,
-                        double *streams = nullptr) const;
+  /// Bounds what members of a cell take at least beside their pipeline, and in
+  /// all by what streams are busy.
+  struct StepBound {
+    double step = 0, streams = 0;
+    bool mayFit = false; // some member
+  };
+  StepBound getStepBound(const Cell &cell, Configuration configuration,
+                         std::span<const Offload> kinds) const;
+  bool mayGainOffloaded(const Cell &cell);
   void expand(const Cell &cell);
   int getFamily(const Node &node);
   void addNode(Node node);
@@ -269,6 +302,7 @@ private:
   bool mayBeShort(const Node &node) const;
   void noteShort(Node &node);
   void exploreOffload();
+  void keepForOffload(const Cell &cell);
   void addOffloaded(Offload offload);
   double getPlainSeconds(bool usesAll) const;
   bool isFasterOffloaded(const Node &node) const;
@@ -277,9 +311,9 @@ private:
   std::optional<Node> takeNext();
   std::optional<Node> takeSearched();
   void exploreInOrder(std::optional<Node> (Explorer::*take)());
-  void evaluateRound(const std::vector<Node> &round,
-                     std::vector<Outcome> &outcomes);
-  Outcome evaluate(const Node &node);
+  void evaluateRound(std::vector<Node> &round, std::vector<Outcome> &outcomes);
+  Outcome evaluate(Node &node);
+  void raise(Node &node) const;
   Outcome estimateMembers(const Node &node, const std::vector<int> &zeros,
                           double limit) const;
   bool refuses(const Estimated &member, Outcome &outcome) const;
@@ -314,6 +348,8 @@ private:
   std::vector<Cell> unfit;
   bool opensUnfit = false;
   std::deque<Node> shortNodes; // nothing of which lies on hosts so far
+  /// Keeps cells that are too slow with nothing on hosts, or do not fit so.
+  std::vector<Cell> shortCells;
   std::vector<std::optional<Leaf>> best; // by family
   std::vector<int> found;                // families that have one, in order
   std::optional<Leaf> smallest;

@@ -17,7 +17,9 @@
 // are searched for, whose time is not monotone.
 //
 // And it comes last: only what has a bound below the best without is worth an
-// estimate. A search in which the fastest fits anyway ends there.
+// estimate. A search in which the fastest fits anyway ends there. Cells that do
+// not fit without, or are too slow without, are kept whole until then: most of
+// them are ruled out by what their copies take, before they have any nodes.
 //
 //===----------------------------------------------------------------------===//
 
@@ -35,7 +37,8 @@ bool Explorer::isFasterOffloaded(const Node &node) const {
 
 /// Whether it may be among the best with something on hosts.
 bool Explorer::mayGain(const Node &node) const {
-  return std::max(node.pipeline + node.leastStep, node.streams) < threshold;
+  return std::max(node.pipeline + node.leastStep, node.leastStreams) <
+         threshold;
 }
 
 /// Whether exploreOffload wants to know that a node does not fit, and does not
@@ -54,13 +57,51 @@ void Explorer::noteShort(Node &node) {
   shortNodes.push_back(node);
 }
 
+/// Keeps a cell that has not been expanded for exploreOffload.
+void Explorer::keepForOffload(const Cell &cell) {
+  if (cell.hasStep && cell.leastSeconds < threshold &&
+      choices.offload.size() > 1)
+    shortCells.push_back(cell);
+}
+
+/// Whether a cell may have a member among the best with something on hosts.
+bool Explorer::mayGainOffloaded(const Cell &cell) {
+  if (cell.leastSeconds >= threshold)
+    return false;
+  Node node{cell, cell.like};
+  return std::ranges::any_of(
+      choices.offload.begin() + 1, choices.offload.end(), [&](Offload kind) {
+        node.offload = kind;
+        Configuration configuration = toConfiguration(node);
+        const auto &probe =
+            bounds.getProbe(*cell.work, configuration, cell.like->splits);
+        if (!probe.ok())
+          return false;
+        node.probe = &*probe;
+        StepBound bound = getStepBound(node, configuration, {&kind, 1});
+        double pipeline = bounds.getSeconds(*cell.work, *probe, configuration,
+                                            cell.like->splits);
+        return bound.mayFit &&
+               std::max(pipeline + bound.step, bound.streams) < threshold;
+      });
+}
+
 /// Explores, of the nodes that do not fit without, those that may be faster
 /// than all others that do.
 void Explorer::exploreOffload() {
-  if (shortNodes.empty() || (stopsAtFirst && getBestSeconds() < 1e300))
+  if ((shortNodes.empty() && shortCells.empty()) ||
+      (stopsAtFirst && getBestSeconds() < 1e300))
     return;
   ceiling = getPlainSeconds(/*usesAll=*/false);
   threshold = getThreshold();
+  for (const Cell &cell : shortCells)
+    if (mayGainOffloaded(cell))
+      expand(cell);
+  shortCells.clear();
+  shareOut(shortNodes.size(), [&](size_t i) {
+    if (mayGain(shortNodes[i]))
+      raise(shortNodes[i]);
+  });
   for (Offload offload : choices.offload)
     if (offload != choices.offload.front())
       addOffloaded(offload);
@@ -76,7 +117,7 @@ void Explorer::exploreOffload() {
 void Explorer::addOffloaded(Offload offload) {
   const Node *former = nullptr; // of which these are
   const Probe *probe = nullptr;
-  double step = 0;
+  StepBound bound;
   for (const Node &node : shortNodes) {
     if (!mayGain(node))
       continue;
@@ -88,13 +129,15 @@ void Explorer::addOffloaded(Offload offload) {
           bounds.getProbe(*node.work, configuration, node.like->splits);
       other.probe = probe = found.ok() ? &*found : nullptr;
       if (probe)
-        step = getStepSeconds(other, configuration, {&other.offload, 1});
+        bound = getStepBound(other, configuration, {&other.offload, 1});
     }
     former = &node;
     other.probe = probe;
-    other.step = step;
+    other.step = bound.step;
+    other.streams = bound.streams;
     // Copies make no pipeline faster.
-    if (!probe || node.pipeline + step >= threshold)
+    if (!probe ||
+        std::max(node.pipeline + bound.step, bound.streams) >= threshold)
       continue;
     other.family = getFamily(other);
     addNode(other);

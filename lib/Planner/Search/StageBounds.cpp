@@ -106,20 +106,20 @@ Bounds::makeStageProbe(const Work &work, const Configuration &configuration) {
 std::shared_ptr<const StageProbe>
 Bounds::getStageProbe(const Work &work, const Configuration &configuration,
                       bool splits) {
-  Configuration one = configuration;
-  one.mesh = withOneReplica(one.mesh);
-  one.zero = copiesBesideGathers(configuration, splits) ? 3 : 0;
   // One chunk lies the same way in every placement.
-  if (one.chunks == 1)
-    one.schedule = splits ? "zb-h1" : "1f1b";
+  const std::string like = splits ? "zb-h1" : "1f1b";
+  const std::string &schedule =
+      configuration.chunks == 1 ? like : configuration.schedule;
   Result<const schedule::Generator *> generator =
-      schedule::findGenerator(one.schedule);
+      schedule::findGenerator(schedule);
   if (!generator.ok())
     return nullptr;
-  StageKey key(&work, one.mesh[Axis::CP], one.contextParallel,
-               one.mesh[Axis::PP], one.chunks, one.microBatch, one.recompute,
-               (*generator)->placement, splits, one.layers,
-               one.offload.activations, one.zero);
+  int zero = copiesBesideGathers(configuration, splits) ? 3 : 0;
+  StageKey key(&work, configuration.mesh[Axis::CP],
+               configuration.contextParallel, configuration.mesh[Axis::PP],
+               configuration.chunks, configuration.microBatch,
+               configuration.recompute, (*generator)->placement, splits,
+               configuration.layers, configuration.offload.activations, zero);
   {
     std::lock_guard<std::mutex> lock(mutex);
     auto found = stageProbes.find(key);
@@ -128,6 +128,10 @@ Bounds::getStageProbe(const Work &work, const Configuration &configuration,
   }
   // Made outside of the lock: a cut of many layers takes longer than all
   // look-ups.
+  Configuration one = configuration;
+  one.mesh = withOneReplica(one.mesh);
+  one.schedule = schedule;
+  one.zero = zero;
   std::shared_ptr<const StageProbe> probe = makeStageProbe(work, one);
   std::lock_guard<std::mutex> lock(mutex);
   return stageProbes.try_emplace(std::move(key), std::move(probe))
@@ -263,13 +267,17 @@ static double getHoldingSeconds(const StageProbe &probe,
   return seconds;
 }
 
-/// Whether a step whose pipeline takes `pipeline` seconds takes `limit`, with
-/// the slowest replica, the fixed part and what the fullest rank exchanges.
-bool Bounds::takesLonger(double pipeline, const StageProbe &probe,
-                         const Context &context, double limit) const {
+/// Adds the slowest replica and the fixed part to the seconds of a pipeline.
+double Bounds::getFixedSeconds(double pipeline, const Context &context) const {
   double wait = 1 + getWaitShare(context.configuration, training);
-  double least =
-      boundRounding * (pipeline * wait + training.framework.stepSeconds);
+  return boundRounding * (pipeline * wait + training.framework.stepSeconds);
+}
+
+/// Whether a step whose pipeline takes `pipeline` seconds takes `limit`, with
+/// what the fullest rank exchanges.
+bool Bounds::takesLonger(double pipeline, const StageProbe &probe,
+                         const Context &context, double limit) {
+  double least = getFixedSeconds(pipeline, context);
   return least >= limit ||
          least + getStepSeconds(probe.parameters, context, limit) >= limit;
 }
@@ -292,6 +300,22 @@ double Bounds::getPipelineSeconds(const StageProbe &probe,
     busy += work / double(probe.work.size());
   }
   return sharedSeconds(pipeline, busy, cluster.device);
+}
+
+/// Auto cuts stages for another kind. What is copied is left out: copies make
+/// nothing faster, and depend on the ZeRO stage (copiesBesideGathers).
+double Bounds::getCutStageSeconds(const Work &work,
+                                  const Configuration &configuration,
+                                  bool splits) {
+  if (configuration.mesh[Axis::PP] == 1 || configuration.recompute.isAuto)
+    return 0;
+  Configuration plain = configuration;
+  plain.offload = Offload::None;
+  std::shared_ptr<const StageProbe> probe = getStageProbe(work, plain, splits);
+  if (!probe)
+    return 0;
+  Context context{work, cluster, training, plain};
+  return getFixedSeconds(getPipelineSeconds(*probe, context, splits), context);
 }
 
 /// Returns what the ranks of `probe` hold without activations, by what is held.

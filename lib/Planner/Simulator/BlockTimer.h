@@ -68,6 +68,8 @@ struct Cut {
 struct Chains {
   std::map<const Operation *, Cut> cuts;
   PassTime gained;
+  double seconds = 0; // of the pass, where attention is not cut
+  bool isRun = false; // the pass has nothing but chains and attentions
 };
 
 /// Finds how long a backward pass waits for what comes from another place, one
@@ -178,7 +180,9 @@ private:
                      double limit) const;
   void take(std::span<const Operation *const> chain, const ChainWay &way,
             Chains &chains) const;
+  std::vector<const Operation *> listForward() const;
   Chains findChains() const;
+  Chains findRun(const Chains &apart) const;
   void takeChains();
   const Cut *findChained(const Operation &op) const;
   void fetch(const Operation &op, double beside, double left);

@@ -94,11 +94,8 @@ ChainWay BlockTimer::chooseWay(std::span<const Operation *const> chain) const {
     if (!sums && getBlocks() % pieces)
       continue;
     std::vector<ChainLink> links = makeLinks(chain, pieces);
-    if (getLeast(links, pieces) >= best.seconds)
-      continue;
-    if (ChainWay way = listWays(links, pieces).front();
-        way.seconds < best.seconds)
-      best = way;
+    if (getLeast(links, pieces) < best.seconds)
+      best = findFastestWay(links, pieces, best);
   }
   return best;
 }
@@ -186,18 +183,22 @@ void BlockTimer::take(std::span<const Operation *const> chain,
                          {}};
 }
 
-/// Takes none where copies to hosts come between what would be a chain.
+/// Takes none where copies to hosts come between what would be a chain. Those
+/// between attentions are the same whatever the layers of a run.
 void BlockTimer::takeChains() {
   const Configuration &configuration = context.configuration;
   if (!isLayer || configuration.mesh[Axis::TP] == 1 ||
       !context.training.cutsCollectives(context.cluster.device.isProcessor) ||
       offloadsActivations(configuration.offload))
     return;
-  auto find = [&] { return findChains(); };
-  chains = context.blockTimes
-               ? context.blockTimes->getChains(block, context,
-                                               context.getRunLayers(kind), find)
+  auto get = [&](int layers, const std::function<Chains()> &find) {
+    return context.blockTimes
+               ? context.blockTimes->getChains(block, context, layers, find)
                : std::make_shared<const Chains>(find());
+  };
+  chains = get(1, [&] { return findChains(); });
+  if (int layers = context.getRunLayers(kind); layers > 1 && chains->isRun)
+    chains = get(layers, [&] { return findRun(*chains); });
   gained = chains->gained;
 }
 
@@ -208,38 +209,53 @@ const Cut *BlockTimer::findChained(const Operation &op) const {
   return found == chains->cuts.end() ? nullptr : &found->second;
 }
 
-/// Parameters that are gathered when they are needed come between two layers.
-Chains BlockTimer::findChains() const {
+/// Lists what a forward pass does, from the last attention on and around.
+std::vector<const Operation *> BlockTimer::listForward() const {
   std::vector<const Operation *> ops;
   for (const Operation &op : block.operations)
     if (op.pass == Pass::Forward && !op.again)
       ops.push_back(&op);
-  // From the last attention on, and around.
   auto attention = std::find_if(ops.rbegin(), ops.rend(), [](auto *op) {
     return op->kind == OperationKind::Attention;
   });
-  auto next = std::rotate(ops.begin(), attention.base(), ops.end());
-  bool isApart = context.zero(/*experts=*/false) >= 3, isRun = true;
-  double seconds = 0; // where attention is not cut
-  std::vector<std::pair<std::span<const Operation *const>, ChainWay>> apart;
+  std::rotate(ops.begin(), attention.base(), ops.end());
+  return ops;
+}
+
+/// Finds the chains between attentions. Parameters that are gathered when they
+/// are needed come between two layers.
+Chains BlockTimer::findChains() const {
+  std::vector<const Operation *> ops = listForward();
+  // The first of the next layer, in the order of the block.
+  auto next = std::min_element(ops.begin(), ops.end());
+  bool isApart = context.zero(/*experts=*/false) >= 3;
+  Chains chains;
+  chains.isRun = true;
   for (auto begin = ops.begin(); begin != ops.end();) {
     auto last = isApart && begin < next ? next : ops.end();
     auto end =
         std::find_if_not(begin, last, [&](auto *op) { return isLink(*op); });
     std::span<const Operation *const> chain(begin, end);
-    apart.push_back({chain, chooseWay(chain)});
-    seconds += apart.back().second.seconds;
+    ChainWay way = chooseWay(chain);
+    take(chain, way, chains);
+    chains.seconds += way.seconds;
     if (end != last) {
-      isRun &= (*end)->kind == OperationKind::Attention;
-      seconds += getCost(**end).seconds;
+      chains.isRun &= (*end)->kind == OperationKind::Attention;
+      chains.seconds += getCost(**end).seconds;
     }
     begin = end == last ? end : end + 1;
   }
+  return chains;
+}
+
+/// Finds the chain through attentions; returns those that are `apart` where
+/// they take no longer.
+Chains BlockTimer::findRun(const Chains &apart) const {
+  std::vector<const Operation *> ops = listForward();
+  ChainWay run = chooseRun(ops, apart.seconds);
+  if (run.pieces == 1)
+    return apart;
   Chains chains;
-  if (isRun)
-    if (ChainWay run = chooseRun(ops, seconds); run.pieces > 1)
-      apart = {{ops, run}};
-  for (auto [chain, way] : apart)
-    take(chain, way, chains);
+  take(ops, run, chains);
   return chains;
 }

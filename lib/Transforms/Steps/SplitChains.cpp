@@ -242,6 +242,7 @@ bool ChainSplitter::split(ArrayRef<StepOpInterface> chain, const Ways &ways,
     SmallVector<size_t> order; // of those that were created
     forEachPiece(ways.links, way, [&](size_t link, size_t piece) {
       order.push_back(link * pieces + piece);
+      return true;
     });
     if (!isAllowed(order, pieces, uses))
       continue;

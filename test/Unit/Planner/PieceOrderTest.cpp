@@ -9,6 +9,8 @@
 
 #include "gtest/gtest.h"
 
+#include <cmath>
+#include <random>
 #include <utility>
 
 using namespace plait;
@@ -53,6 +55,7 @@ TEST(PieceOrder, KeepsLinksAndPiecesInOrder) {
         EXPECT_FALSE(other == link && one >= piece);
       }
       seen.push_back({link, piece});
+      return true;
     });
     EXPECT_EQ(seen.size(), 24u);
   }
@@ -78,4 +81,29 @@ TEST(PieceOrder, PiecesGoThroughLayers) {
   EXPECT_DOUBLE_EQ(listWays(run, 2, 8).front().seconds, 8.5);
   for (const ChainWay &way : listWays(run, 2, 8))
     EXPECT_LE(way.lag, 1.0 / 8);
+}
+
+/// What ends early is as slow as `limit`, and nothing else ends early: the way
+/// is that of the list, whatever is faster than it or not.
+TEST(PieceOrder, FindsTheFastestWayOfTheList) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> seconds(0, 1);
+  for (int round = 0; round < 200; ++round) {
+    int pieces = 2 + round % 4;
+    std::vector<ChainLink> chain;
+    for (int link = 0; link < 2 + round % 7; ++link) {
+      double whole = seconds(random);
+      chain.push_back({seconds(random) < 0.4,
+                       whole * (1 + seconds(random)) / pieces, whole});
+    }
+    ChainWay first = listWays(chain, pieces).front();
+    ChainWay found = findFastestWay(chain, pieces, {1, 0, 0, 1e300});
+    EXPECT_EQ(found.seconds, first.seconds);
+    EXPECT_EQ(found.links, first.links);
+    EXPECT_EQ(found.lag, first.lag);
+    EXPECT_EQ(findFastestWay(chain, pieces, {1, 0, 0, first.seconds}).pieces,
+              1);
+    double slower = std::nextafter(first.seconds, 1e300);
+    EXPECT_EQ(findFastestWay(chain, pieces, {1, 0, 0, slower}).lag, first.lag);
+  }
 }

@@ -16,6 +16,7 @@
 #include "plait/Runtime/Data.h"
 #include "plait/Runtime/RunOptions.h"
 
+#include <filesystem>
 #include <sstream>
 #include <thread>
 #include <tuple>
@@ -62,6 +63,20 @@ static Status checkFiles(const CLI::App &app, const Options &options) {
                        {"--trace", options.trace},
                        {"--dashboard", train.dashboard}},
                       inputs);
+}
+
+/// That the last weights do not take the place of the best ones, whose step and
+/// loss stay next to them.
+static Status checkFolders(const runtime::TrainOptions &train) {
+  auto resolve = [](const std::string &path) {
+    std::error_code error;
+    return std::filesystem::weakly_canonical(
+        std::filesystem::absolute(path, error) / "", error);
+  };
+  if (train.best.empty() || train.save.empty() ||
+      resolve(train.best) != resolve(train.save))
+    return Status::success();
+  return fail("--best and --save are the same folder, '", train.save, "'");
 }
 
 /// Refuses what is of a training where there is none: without data, or without
@@ -111,6 +126,7 @@ Status plait::checkOptions(const CLI::App &app, const Options &options) {
     return Status::failure("--dashboard is written again and again, which "
                            "standard output cannot be");
   PLAIT_RETURN_IF_ERROR(checkFiles(app, options));
+  PLAIT_RETURN_IF_ERROR(checkFolders(train));
   if (options.measures() && evaluates)
     return fail(options.profile.empty() ? "--trace" : "--profile",
                 " measures steps that train: leave out --eval-tokens, "

@@ -166,6 +166,7 @@ class Run:
         self._taken = self.step * plan.global_batch  # rows
         self._rows: list[bytes] = []  # of the next batch
         self._feed = source.read(self._taken) if source else None
+        self._reads = threading.Lock()
         self._is_over = False
         self._progress = make_progress(shows if self.leads else False)
         self._callbacks = called
@@ -236,6 +237,11 @@ class Run:
             if self.options.get("tokens") or self.options.get("text"):
                 return b""
             raise CallError("the run has no data", hint="give rows to train_step()")
+        if not self._reads.acquire(blocking=False):
+            raise CallError(
+                "the run reads the rows of a step already",
+                hint="its data and other threads cannot take the next step meanwhile",
+            )
         try:
             for row in itertools.islice(self._feed, self._shape.rows - len(self._rows)):
                 self._rows.append(row)
@@ -244,6 +250,8 @@ class Run:
             # What an exception has left, as that of an interrupt, gives no more.
             self._feed = self._source.read_on(self._taken)
             raise
+        finally:
+            self._reads.release()
         if len(self._rows) == self._shape.rows:
             batch, self._rows = self._rows, []
             return b"".join(batch)

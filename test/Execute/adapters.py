@@ -75,7 +75,6 @@ RUNS = (
 UNKNOWN = ", which no plan trains"
 OTHER_ADAPTERS = (
     ("use_dora", True, UNKNOWN),
-    ("use_rslora", True, UNKNOWN),
     ("peft_type", "IA3", ', the plan "LORA"'),
     ("bias", "all", UNKNOWN),
     ("lora_bias", True, UNKNOWN),
@@ -256,6 +255,25 @@ class Suite:
         require(told == [False, True], f"told {told}")
         return "told"
 
+    def check_stable(self) -> str:
+        """PEFT multiplies adapters of rsLoRA by lora_alpha / √r: other words for the same
+        adapters."""
+        run = Run("gpt2", "pp=1")
+        plan, golden = self.compile(run, "--no-reference"), self.golden(run.case)
+        start = GOLDEN / "adapters" / run.case / "start"
+        stable = self.other(start, "use_rslora", True)
+        message = f"has lora_alpha 16, with use_rslora as {16 * 3**0.5:.4f}"
+        words = (*self.start(run.case, plan), "--steps", 1, "--adapter", stable)
+        outcome = self.tools.call("plait-run", *words)
+        require(outcome.code == 1 and message in outcome.stderr, outcome.stderr)
+        alpha = round(golden["alpha"] / golden["rank"] ** 0.5, 8)
+        same = self.other(stable, "lora_alpha", alpha)
+        saved = self.folder / "plain"
+        found = self.train(run, plan, "--adapter", same, "--save", saved)
+        off = self.check_folder(run, saved)
+        require(off <= WEIGHT_TOLERANCE, f"weights off {off:.2g}")
+        return self.check_steps(run, found)
+
     def check_errors(self) -> None:
         """What is no such adapter, and targets that are none."""
         config = GOLDEN / "llama-small-test" / "config.json"
@@ -333,7 +351,7 @@ class Suite:
             case(run.name, functools.partial(self.check_run, run))
         run = Run("gpt2", "pp=2,dp=2,tp=2", BF16)
         case("check/" + run.name, functools.partial(self.check_against_reference, run))
-        for name in ("fresh", "resumed", "memory", "dropout", "errors"):
+        for name in ("fresh", "resumed", "memory", "dropout", "stable", "errors"):
             case(name, getattr(self, f"check_{name}"))
 
 

@@ -28,8 +28,8 @@ def config_cases(compiler: Compiler) -> None:
     )
     refuse(
         "rope-scaling",
-        ["rope_scaling", "longrope"],
-        {"rope_scaling": {"rope_type": "longrope", "factor": 4.0}},
+        ["rope_scaling", "dynamic"],
+        {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}},
         source=LLAMA,
     )
     refuse("hidden-act", ["hidden_act", "tanh"], {"hidden_act": "tanh"}, LLAMA)

@@ -129,9 +129,21 @@ if hasattr(transformers, "Olmo3Config"):
             ("--mesh", "dp=2,tp=2"),
         ),
     }
-# Gate and up in turn, sinks, windows of every other layer.
+# Gate and up in turn, sinks, windows of every other layer; a part of each head turns, with
+# a factor, as in Phi-4-mini.
 if hasattr(transformers, "GptOssConfig"):
     CASES |= {
+        "phi4-mini/pp=2,tp=2": (
+            transformers.Phi3Config(
+                **OTHERS, pad_token_id=None, tie_word_embeddings=True,
+                original_max_position_embeddings=SEQUENCE, partial_rotary_factor=0.75,
+                rope_parameters={
+                    "rope_type": "longrope", "rope_theta": 100.0,
+                    "short_factor": [1.0] * 6, "long_factor": [2.0] * 6,
+                },
+            ),
+            ("--mesh", "pp=2,tp=2"),
+        ),
         "gpt-oss/dp=2,ep=2": (
             transformers.GptOssConfig(
                 **OTHERS | {"sliding_window": 8},

@@ -12,6 +12,7 @@ import pathlib
 import re
 import signal
 import struct
+import threading
 import warnings
 
 import package_suite
@@ -257,6 +258,33 @@ def check_interrupted(suite: Suite) -> str:
         found = [step.loss for step in run.complete().history]
         require(found == expected, f"{kind}: {found}, expected {expected}")
     return "in 3 kinds of data"
+
+
+def check_nested(suite: Suite) -> str:
+    """Neither the data nor another thread takes a step while rows of one are read."""
+    expected = suite.losses(suite.rows)
+    refused = []
+
+    def ask():
+        try:
+            next(run)
+        except suite.plait.CallError as error:
+            refused.append(str(error))
+
+    def read():
+        for k, row in enumerate(suite.rows):
+            if k == BATCH + 1:
+                ask()
+                other = threading.Thread(target=ask)
+                other.start()
+                other.join()
+            yield row
+
+    run = suite.plait.train(suite.plan, read(), steps=STEPS, **RECIPE)
+    found = [step.loss for step in run]
+    require(found == expected, f"{found}, expected {expected}")
+    require(len(refused) == 2 and "already" in refused[1], f"refused {refused}")
+    return refused[0]
 
 
 def check_told(suite: Suite) -> str:

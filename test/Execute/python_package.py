@@ -194,6 +194,7 @@ def run_cases(suite: Suite, report: Reporter) -> None:
     report.case("data/order", lambda: package_data.check_order(suite))
     report.case("data/resume", lambda: package_data.check_resume(suite))
     report.case("data/interrupted", lambda: package_data.check_interrupted(suite))
+    report.case("data/nested", lambda: package_data.check_nested(suite))
     report.case("data/weighed", lambda: package_data.check_weighed(suite))
     report.case("data/told", lambda: package_data.check_told(suite))
     report.case("data/steps", lambda: package_data.check_steps(suite))

@@ -12,8 +12,9 @@ PyTorch and transformers.
 
 Needs what from_torch.py needs, and says so where it is not there."""
 
-import json
+import concurrent.futures
 import importlib.util
+import json
 import os
 import pathlib
 import random
@@ -187,6 +188,42 @@ def check_loading(suite: Suite) -> str:
     except plait.FileError as error:
         return str(error)
     raise Failure("nothing was loaded")
+
+
+def check_compiled(suite: Suite) -> str:
+    """A module that torch.compile has wrapped, as a whole and a part of it once more, has
+    the names that it had before."""
+    from safetensors.torch import load_file
+
+    plait, torch = suite.plait, suite.torch
+    module = make_own()
+    names = set(dict(module.named_parameters()))
+    module.blocks[1] = torch.compile(module.blocks[1])
+    wrapped = torch.compile(module)
+    model = plait.from_torch(wrapped, batch=2, seq=SEQUENCE)
+    plan = plait.compile(model, global_batch=BATCH, seq=SEQUENCE, no_reference=True)
+    run = plait.train(plan, suite.rows, steps=1, **RECIPE).complete()
+    folder = run.save_pretrained(suite.folder / "compiled")
+    saved = load_file(folder / "model.safetensors")
+    learned = {name for name in saved if not name.startswith("constant.")}
+    require(learned == names, f"saved as {sorted(learned)}")
+    plait.load_weights(wrapped, run)
+    require(torch.equal(module.embed.weight, saved["embed.weight"]), "was not loaded")
+    return f"{len(names)} names"
+
+
+def check_threads(suite: Suite) -> str:
+    """Threads read modules, also the same one, and nothing is left behind."""
+    nn = suite.torch.nn
+    module = nn.Sequential(nn.Embedding(VOCABULARY, 8), nn.Linear(8, VOCABULARY))
+
+    def read(_):
+        return suite.plait.from_torch(module, batch=2, seq=4).text
+
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        texts = list(pool.map(read, range(3)))
+    require(set(texts) == {read(0)}, "threads read other models")
+    return f"{len(texts)} threads"
 
 
 def check_weights(suite: Suite) -> str:
@@ -534,6 +571,8 @@ def main() -> int:
         if importlib.util.find_spec("peft"):
             report.case("whole/wrapped", lambda: check_whole(suite, make_wrapped))
         report.case("loading", lambda: check_loading(suite))
+        report.case("compiled", lambda: check_compiled(suite))
+        report.case("threads", lambda: check_threads(suite))
         report.case("weights", lambda: check_weights(suite))
         report.case("data", lambda: check_data(suite))
         report.case("modules", lambda: check_modules(suite))

@@ -241,6 +241,12 @@ def output_cases(runner: Runner) -> None:
         untouched,
         *("--log", "x", "--log-samples", "./x"),
     )
+    runner.refuse(
+        "best-over-save",
+        ["--best and --save are the same folder, './x'"],
+        untouched,
+        *("--best", "x/", "--save", "./x", "--eval-tokens", "tokens.bin"),
+    )
     for option in ("--save", "--log", "--profile"):
         runner.refuse(
             f"check-with{option[1:]}",

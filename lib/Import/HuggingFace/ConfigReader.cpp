@@ -217,6 +217,23 @@ SmallVector<bool> ConfigReader::getBits(StringRef field, int64_t count) {
   return {};
 }
 
+SmallVector<double> ConfigReader::getPositives(StringRef field, int64_t count) {
+  const json::Value *value = find(field, /*hasFallback=*/false);
+  if (!value)
+    return {};
+  const json::Array *list = value->getAsArray();
+  SmallVector<double> numbers;
+  for (int64_t i = 0, n = list ? list->size() : 0; i < n; ++i)
+    if (std::optional<double> number = (*list)[i].getAsNumber();
+        number && *number > 0.0)
+      numbers.push_back(*number);
+  if (list && int64_t(list->size()) == count &&
+      int64_t(numbers.size()) == count)
+    return numbers;
+  failOn(field, *value, "a list of " + Twine(count) + " numbers above 0");
+  return {};
+}
+
 /// The inner reader has its own set of known names; what it does not know is
 /// told together with what is not known here.
 void ConfigReader::readObject(StringRef field,

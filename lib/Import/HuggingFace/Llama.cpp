@@ -66,7 +66,7 @@ Value Llama::project(ModelBuilder &model, const std::string &path, Value x,
 Value Llama::turnPairs(ModelBuilder &model, const std::string &path, Value x,
                        const LayerKind &kind) const {
   LayerBuilder nn = model.at(path);
-  const auto &[theta, turned, scaling, yarn] = *kind.rope;
+  const auto &[theta, turned, scaling, yarn, mostPositions] = *kind.rope;
   MLIRContext *context = nn.builder.getContext();
   auto number = [&](double x) { return nn.builder.getF64FloatAttr(x); };
   nn::RopeScalingAttr attr;

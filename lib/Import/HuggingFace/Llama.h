@@ -37,6 +37,8 @@ struct Rope {
   double turned = 1.0;
   std::optional<RopeScaling> scaling = std::nullopt;
   std::optional<Yarn> yarn = std::nullopt;
+  /// Nothing: the same turns in sequences of any length.
+  std::optional<int64_t> mostPositions = std::nullopt;
 };
 
 /// Tells the attention of a layer from that of others.

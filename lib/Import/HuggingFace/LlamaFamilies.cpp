@@ -81,13 +81,18 @@ Model hf::readOlmo3(ConfigReader &config, int64_t sequence) {
 
 /// Abdin et al. 2024, "Phi-3 Technical Report".
 Model hf::readPhi3(ConfigReader &config, int64_t sequence) {
-  Llama llama = readCommon(config, {4096, 1e-5});
+  Usual usual{4096, 1e-5};
+  usual.turned = 1.0;
+  Llama llama = readCommon(config, usual);
   llama.fileHeads = Heads::Merged;
   llama.mergedGate = true;
   readWindow(llama, config, 0);
   llama.residualDropout = config.getDropout("resid_pdrop", 0.0);
   config.require("attention_bias", "false");
   config.require("mlp_bias", "false");
+  config.require("lm_head_bias", "false");
+  for (StringRef field : {"full_attn_mod", "interpolate_factor"})
+    config.require(field, "1");
   // Hugging Face's model has no dropout behind the embedding, and the length
   // that scaled frequencies were trained with changes nothing without scaling.
   config.ignore({"embd_pdrop", "original_max_position_embeddings"});

@@ -116,6 +116,33 @@ static Yarn readYarn(ConfigReader &rope, int64_t size, double theta,
   return yarn;
 }
 
+/// LongRoPE (Ding et al. 2024) as Hugging Face has it: each frequency is
+/// divided by a factor, of which sequences up to `trained` positions have
+/// others than longer ones. Those of short ones have to be 1, as Phi-4-mini's
+/// are; what is left is what cosines and sines are multiplied by.
+static Yarn readLongRope(ConfigReader &rope, int64_t size, int64_t trained,
+                         int64_t positions) {
+  rope.getPositives("long_factor", size / 2);
+  for (double factor : rope.getPositives("short_factor", size / 2))
+    if (factor != 1.0)
+      rope.fail("field \"short_factor\" of the rotary embedding has " +
+                Twine(std::to_string(factor)) +
+                ", expected 1: other factors are not supported");
+  double ratio = double(positions) / trained;
+  if (double factor = rope.getPositive("factor", ratio); factor != ratio)
+    rope.fail("field \"factor\" of the rotary embedding is " +
+              Twine(std::to_string(factor)) +
+              ", expected \"max_position_embeddings\" over "
+              "\"original_max_position_embeddings\", " +
+              Twine(std::to_string(ratio)));
+  double usual =
+      ratio <= 1.0 ? 1.0 : std::sqrt(1.0 + std::log(ratio) / std::log(trained));
+  if (!std::isfinite(usual))
+    rope.fail("field \"original_max_position_embeddings\" is 1, expected more");
+  return {/*factor=*/1.0, /*first=*/0.0, /*last=*/1.0,
+          rope.getPositive("attention_factor", usual), /*scores=*/1.0};
+}
+
 /// The base of frequencies, and the part of each head that turns, as most
 /// families call them.
 static constexpr StringLiteral kTheta = "rope_theta",
@@ -159,7 +186,7 @@ static void readRopeObject(ConfigReader &fields, Rope &rope,
   else
     fields.require(kTurned, "1.0");
   // "type" is the older name; where there are both they agree.
-  StringRef choices[] = {"default", "linear", "llama3", "yarn"};
+  StringRef choices[] = {"default", "linear", "llama3", "longrope", "yarn"};
   std::string type = fields.getChoice("type", choices, "default");
   if (fields.has("rope_type") || !fields.has("type"))
     type = fields.getChoice("rope_type", choices);
@@ -170,6 +197,12 @@ static void readRopeObject(ConfigReader &fields, Rope &rope,
   else if (type == "yarn")
     rope.yarn =
         readYarn(fields, countTurned(llama, rope), rope.theta, positions);
+  if (type != "longrope")
+    return;
+  positions = fields.getSize("original_max_position_embeddings", positions);
+  rope.mostPositions = positions;
+  rope.yarn = readLongRope(fields, countTurned(llama, rope), positions,
+                           llama.positions);
 }
 
 /// Which of two fields counts where they contradict each other depends on the
@@ -404,6 +437,10 @@ void hf::readAlternatingWindows(Llama &llama, ConfigReader &config,
 
 Model hf::makeModel(Llama llama, ConfigReader &config, int64_t sequence) {
   checkSequence(config, "max_position_embeddings", llama.positions, sequence);
+  for (const LayerKind &kind : llama.kinds)
+    if (kind.rope && kind.rope->mostPositions)
+      checkSequence(config, "original_max_position_embeddings",
+                    *kind.rope->mostPositions, sequence);
   int64_t vocab = llama.vocab, layers = llama.layers;
   return {vocab, layers, [llama = std::move(llama)](ModelBuilder &model) {
             return llama.build(model);

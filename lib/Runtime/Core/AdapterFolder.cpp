@@ -119,7 +119,7 @@ static Status checkKind(const Json &json, const std::string &path) {
         "kasa_config", "layer_replication", "loftq_config", "lora_bias",
         "modules_to_save", "monteclora_config", "rank_pattern",
         "target_parameters", "trainable_token_indices", "use_bdlora",
-        "use_dora", "use_qalora", "use_rslora", "velora_config"})
+        "use_dora", "use_qalora", "velora_config"})
     if (auto found = json.find(name);
         found != json.end() && !saysNothing(*found))
       return fail("adapter '", path, "' has ", name, " ", found->dump(),
@@ -155,6 +155,28 @@ double runtime::findAdapterDropout(const std::string &adapter) {
                                                     : 0.0;
 }
 
+/// Fails where adapters are multiplied by something else than alpha / rank of
+/// the plan. Those of rsLoRA are by their own alpha / √rank (Kalajdzievski
+/// 2023).
+static Status checkAlpha(const Json &json, const std::string &path, double rank,
+                         double expected) {
+  // Older versions have fewer fields.
+  auto found = json.find("lora_alpha"), stable = json.find("use_rslora");
+  if (found == json.end())
+    return Status::success();
+  bool isStable = stable != json.end() && !saysNothing(*stable);
+  double alpha = found->is_number()
+                     ? found->get<double>() * std::sqrt(isStable ? rank : 1.0)
+                     : NAN;
+  // A root has more digits than a person writes.
+  if (std::abs(alpha - expected) <= 1e-6 * expected)
+    return Status::success();
+  std::string as =
+      isStable ? ", with use_rslora as " + printNumber(alpha).dump() : "";
+  return fail("adapter '", path, "' has lora_alpha ", found->dump(), as,
+              ", the plan ", printNumber(expected).dump());
+}
+
 /// Fails where the adapters of `folder` count otherwise than those of the plan.
 static Status checkConfig(const fb::Plan &plan, const std::string &folder) {
   std::string path = folder + "/" + kAdapterConfig;
@@ -162,15 +184,15 @@ static Status checkConfig(const fb::Plan &plan, const std::string &folder) {
   if (!json.ok())
     return json.status();
   double rank = double(findFacts(plan).rank), alpha = plan::findAlpha(plan);
-  for (auto [name, expected] : {std::pair("peft_type", Json("LORA")),
-                                {"r", printNumber(rank)},
-                                {"lora_alpha", printNumber(alpha)}}) {
+  for (auto [name, expected] :
+       {std::pair("peft_type", Json("LORA")), {"r", printNumber(rank)}}) {
     // Older versions have fewer fields.
     if (auto found = json->find(name);
         found != json->end() && *found != expected)
       return fail("adapter '", path, "' has ", name, " ", found->dump(),
                   ", the plan ", expected.dump());
   }
+  PLAIT_RETURN_IF_ERROR(checkAlpha(*json, path, rank, alpha));
   return checkKind(*json, path);
 }
 

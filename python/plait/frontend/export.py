@@ -60,7 +60,8 @@ def find_weights(module: nn.Module) -> list[Weight]:
     """Ties are found by storage. A tensor without storage is tied to itself alone."""
     found: dict[object, Weight] = {}
     objects: dict[object, torch.Tensor] = {}
-    for name, tensor in module.named_parameters(remove_duplicate=False):
+    for given, tensor in module.named_parameters(remove_duplicate=False):
+        name = uncompiled(given)
         if not tensor.is_floating_point():
             raise Error(
                 f"parameter '{name}' is of {tensor.dtype}, expected a float type"
@@ -219,7 +220,7 @@ def bare_copy(module: nn.Module, weights: list[Weight]) -> nn.Module:
     shared = {name: weight for weight in weights for name in weight.names}
     zeros = {}
     for name, tensor in module.named_parameters(remove_duplicate=False):
-        weight = shared[name]
+        weight = shared[uncompiled(name)]
         if weight.name not in zeros:
             zero = torch.zeros(()).expand(tensor.shape)
             zeros[weight.name] = nn.Parameter(zero, tensor.requires_grad)
@@ -377,7 +378,13 @@ def place_of(node) -> Place:
 
 def strip(name: str) -> str:
     """A name without the module that was put around the user's."""
-    return name.removeprefix("module").removeprefix(".")
+    return uncompiled(name.removeprefix("module").removeprefix("."))
+
+
+def uncompiled(name: str) -> str:
+    """A name without the modules that torch.compile puts around others, as transformers
+    saves and opens it."""
+    return ".".join(part for part in name.split(".") if part != "_orig_mod")
 
 
 def trace_module(module, weights, call, inputs) -> Traced:

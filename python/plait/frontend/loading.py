@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 import pathlib
 import tempfile
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Union
 
 import torch
 from safetensors import SafetensorError, safe_open
 
 from ..errors import CallError, FileError
+from .export import uncompiled
 from .weights import CONSTANT
 
 if TYPE_CHECKING:
@@ -46,14 +48,18 @@ def load_weights(module: torch.nn.Module, source: Union[PathLike, Run]) -> None:
 
 
 def _load(module: torch.nn.Module, path: pathlib.Path) -> None:
-    own = dict(module.named_parameters(remove_duplicate=False))
-    own |= dict(module.named_buffers(remove_duplicate=False))
+    learned = _by_name(module.named_parameters(remove_duplicate=False))
+    own = learned | _by_name(module.named_buffers(remove_duplicate=False))
     places = _find_tensors(path)
-    _check(module, own, places, path)
+    _check(learned, own, places, path)
     with torch.no_grad():
         for name, file in places.items():
             if name in own:
                 own[name].copy_(_read(file, name, own[name].shape))
+
+
+def _by_name(named: Iterable[tuple[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    return {uncompiled(name): tensor for name, tensor in named}
 
 
 def _find_tensors(path: pathlib.Path) -> dict[str, pathlib.Path]:
@@ -84,7 +90,7 @@ def _open(file: pathlib.Path) -> Any:
         raise FileError(f"cannot read weights '{file}': {error}") from None
 
 
-def _check(module, own: dict, places: dict, path: pathlib.Path) -> None:
+def _check(learned: dict, own: dict, places: dict, path: pathlib.Path) -> None:
     unknown = [x for x in places if x not in own and not x.startswith(CONSTANT)]
     if unknown:
         raise FileError(
@@ -94,7 +100,7 @@ def _check(module, own: dict, places: dict, path: pathlib.Path) -> None:
     given = {_place(own[name]) for name in places if name in own}
     missing = [
         name
-        for name, tensor in module.named_parameters(remove_duplicate=False)
+        for name, tensor in learned.items()
         if name not in places and _place(tensor) not in given
     ]
     if missing:

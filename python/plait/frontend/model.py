@@ -12,6 +12,7 @@ import functools
 import json
 import pathlib
 import tempfile
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -31,6 +32,9 @@ from .walk import Walker
 
 # Where none is given.
 BATCH, SEQUENCE = 2, 128
+
+# torch.export changes what all threads of PyTorch share, and sizes.check the module.
+_TRACING = threading.Lock()
 
 
 @dataclasses.dataclass
@@ -388,11 +392,12 @@ def from_torch(
     named.pop(targets, None)
     loss = loss or export.cross_entropy
     call = Call(tuple(example_inputs), named, tokens, targets, loss, floats)
-    found = export.find_weights(module)
-    built = build(module, found, call, batch, seq)
     from . import sizes
 
-    sizes.check(module, found, call, built, batch, seq)
+    with _TRACING:
+        found = export.find_weights(module)
+        built = build(module, found, call, batch, seq)
+        sizes.check(module, found, call, built, batch, seq)
     return TorchModel(built, found, batch, seq, module)
 
 

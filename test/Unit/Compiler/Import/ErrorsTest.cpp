@@ -285,20 +285,53 @@ TEST_F(ImportErrors, GptOss) {
          {"field \"quantization_config\" is", "mxfp4"});
 }
 
+TEST_F(ImportErrors, LongRope) {
+  std::string phi3 = likeLlama("phi3");
+  // Heads of 4 elements, of which 2 pairs turn.
+  auto describe = [](const std::string &fields) {
+    return "\"max_position_embeddings\": 64, "
+           "\"original_max_position_embeddings\": 16, "
+           "\"rope_scaling\": {\"type\": \"longrope\", \"long_factor\": [2, "
+           "3]" +
+           fields + "}";
+  };
+  refuse(phi3, describe(""), {"short_factor", "missing"});
+  refuse(phi3, describe(", \"short_factor\": [1]"),
+         {"short_factor", "a list of 2 numbers above 0"});
+  refuse(phi3, describe(", \"short_factor\": [1, 0]"),
+         {"short_factor", "a list of 2 numbers above 0"});
+  refuse(phi3, describe(", \"short_factor\": [1, 1.5]"),
+         {"field \"short_factor\" of the rotary embedding has 1.5",
+          "expected 1: other factors are not supported"});
+  refuse(phi3, describe(", \"short_factor\": [1, 1], \"factor\": 2"),
+         {"field \"factor\" of the rotary embedding is 2.0",
+          "expected \"max_position_embeddings\" over "
+          "\"original_max_position_embeddings\", 4.0"});
+  refuse(phi3,
+         describe(", \"short_factor\": [1, 1], "
+                  "\"original_max_position_embeddings\": 1"),
+         {"field \"original_max_position_embeddings\" is 1, expected more"});
+  // The factors of longer sequences are others.
+  refuse(phi3,
+         describe(", \"short_factor\": [1, 1], "
+                  "\"original_max_position_embeddings\": 4"),
+         {"\"original_max_position_embeddings\" is 4, too few"});
+}
+
 TEST_F(ImportErrors, LlamasFamilies) {
   std::string mistral = likeLlama("mistral"), phi3 = likeLlama("phi3");
   std::string qwen2 = likeLlama("qwen2"), qwen3 = likeLlama("qwen3");
   refuse(mistral, "\"sliding_window\": 0", {"sliding_window", "is 0"});
   refuse(mistral, "\"attention_bias\": true",
          {"attention_bias", "true", "expected false"});
-  refuse(phi3, "\"partial_rotary_factor\": 0.75",
-         {"partial_rotary_factor", "0.75", "expected 1"});
+  refuse(phi3, "\"partial_rotary_factor\": 0.1",
+         {"partial_rotary_factor", "0.1", "an even number from 2 on"});
   refuse(phi3,
-         "\"rope_parameters\": {\"rope_type\": \"default\","
-         "\"partial_rotary_factor\": 0.5}",
-         {"partial_rotary_factor", "0.5"});
-  refuse(phi3, "\"rope_scaling\": {\"type\": \"longrope\"}",
-         {"rope_scaling.type", "longrope", "llama3"});
+         "\"partial_rotary_factor\": 0.5, \"rope_parameters\": {"
+         "\"rope_type\": \"default\", \"partial_rotary_factor\": 1.0}",
+         {"partial_rotary_factor", "0.5", "1.0"});
+  refuse(phi3, "\"rope_scaling\": {\"type\": \"dynamic\"}",
+         {"rope_scaling.type", "dynamic", "llama3"});
   refuse(phi3, "\"attention_bias\": true", {"attention_bias", "true"});
   refuse(phi3, "\"resid_pdrop\": 1", {"resid_pdrop", "below 1"});
   // Without the field Hugging Face's has eight.

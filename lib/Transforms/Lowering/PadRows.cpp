@@ -79,9 +79,10 @@ static bool isOdd(Value value) {
 /// Whether the cluster reads the operand by its loops alone.
 static bool readsByLoops(plan::ClusterOp cluster, unsigned operand) {
   BlockArgument argument = cluster.getBody().front().getArgument(operand);
-  return llvm::none_of(argument.getUses(), [](OpOperand &use) {
-    return readsMemory(use) || getFacts(use.getOwner()).scatters;
-  });
+  return argument != findScatterAddend(cluster) &&
+         llvm::none_of(argument.getUses(), [](OpOperand &use) {
+           return readsMemory(use) || getFacts(use.getOwner()).scatters;
+         });
 }
 
 /// Whether `op` is a matmul of which the library is told how far rows lie
@@ -104,8 +105,10 @@ static bool takesPitch(OpOperand &use) {
 /// a block argument comes from is judged by its ports.
 void Padder::add(Value value, SmallVector<Port> ports) {
   Operation *source = value.getDefiningOp();
+  auto cluster = dyn_cast_or_null<plan::ClusterOp>(source);
   bool fits = !source || isPitchedMatmul(source) ||
-              isa<plan::ClusterOp, plan::MoveOp>(source);
+              (cluster && !findScatterAddend(cluster)) ||
+              isa<plan::MoveOp>(source);
   candidates.push_back({value, std::move(ports),
                         fits && llvm::all_of(value.getUses(), takesPitch)});
 }

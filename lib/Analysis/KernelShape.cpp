@@ -119,6 +119,27 @@ static Operation *findScatter(plan::ClusterOp cluster) {
   return nullptr;
 }
 
+/// The table in memory that `add` adds to, if its other operand is `rows`,
+/// which nobody else reads; null.
+static BlockArgument findTable(Operation *add, Value rows) {
+  if (!add->hasTrait<AddsOperands>() || !rows.hasOneUse())
+    return {};
+  unsigned own = add->getOperand(0) == rows ? 0 : 1;
+  auto table = dyn_cast<BlockArgument>(add->getOperand(1 - own));
+  bool isAlone = table && table.hasOneUse() &&
+                 table.getType() == add->getResult(0).getType();
+  return isAlone ? table : BlockArgument();
+}
+
+BlockArgument plait::findScatterAddend(plan::ClusterOp cluster) {
+  Operation *scatter = findScatter(cluster);
+  auto yielded = cluster.getBody().front().getTerminator()->getOperands();
+  if (!scatter || yielded.size() != 1 || yielded == scatter->getResults())
+    return {};
+  Operation *add = yielded.front().getDefiningOp();
+  return add ? findTable(add, scatter->getResult(0)) : BlockArgument();
+}
+
 /// Whether the cluster needs a kernel over columns.
 static bool needsColumns(const IterationSpace &space) {
   GroupSet inner = innerOf(space);
@@ -324,14 +345,18 @@ static FailureOr<KernelShape> analyzeColumns(plan::ClusterOp cluster,
 //===----------------------------------------------------------------------===//
 
 /// A scattering kernel walks the positions in order and adds each row where it
-/// belongs. It has one result, and all that it computes is of the row that it
-/// adds.
+/// belongs, in a table of zeros or in one that it is given. It has one result,
+/// and all that it computes is of the row that it adds.
 static LogicalResult checkScatter(plan::ClusterOp cluster,
                                   const IterationSpace &space, Operation *op) {
   Block &body = cluster.getBody().front();
-  if (body.getTerminator()->getOperands() != op->getResults())
+  BlockArgument table = findScatterAddend(cluster);
+  if (!table && body.getTerminator()->getOperands() != op->getResults())
     return op->emitOpError("shares its cluster with other results, which no "
                            "kernel computes");
+  if (table && cluster.getAccumulate() && (*cluster.getAccumulate())[0])
+    return op->emitOpError("adds to a table, and that to what is there, which "
+                           "no kernel does");
   ArrayRef<int64_t> dims = space.getDims(op->getOpOperand(0));
   GroupSet all = (GroupSet(1) << space.getGroups().size()) - 1;
   if (space.getGroups(dims) != all)
@@ -446,6 +471,9 @@ SmallVector<Overwrite> plait::findOverwrites(plan::ClusterOp cluster) {
   if (failed(space) || space->getInner() < 0)
     return {};
   FailureOr<KernelShape> shape = chooseShape(cluster, *space, ShapeLimits());
+  if (BlockArgument table = findScatterAddend(cluster);
+      table && succeeded(shape))
+    return {{0, table.getArgNumber()}};
   // Under these limits a cluster without reductions is one over rows, too.
   // Loops over columns, and those that scatter, read other elements than they
   // write.

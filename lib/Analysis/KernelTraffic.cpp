@@ -31,6 +31,8 @@ static double countElements(Type type) {
 /// it.
 static double countRead(plan::ClusterOp cluster, unsigned index) {
   BlockArgument inner = cluster.getBody().getArgument(index);
+  if (inner == findScatterAddend(cluster))
+    return 0; // what is added to counts as written
   for (Operation *user : inner.getUsers())
     if (getFacts(user).readsMemory && user->getOperand(0) == inner)
       return countElements(user->getResult(0).getType());
@@ -48,6 +50,13 @@ static double countWritten(plan::ClusterOp cluster, unsigned index) {
   bool keeps = cluster.getAccumulate() &&
                (*cluster.getAccumulate())[index] !=
                    static_cast<int32_t>(plan::Accumulate::Overwrite);
+  if (Value table = findScatterAddend(cluster)) {
+    // The add has two operands: the table and what is scattered.
+    for (Value operand : inner.getDefiningOp()->getOperands())
+      if (operand != table)
+        inner = operand;
+    keeps = true;
+  }
   if (Operation *op = inner.getDefiningOp(); getFacts(op).scatters) {
     double added = countElements(op->getOperand(0).getType());
     if (isSorted(op))
@@ -76,8 +85,14 @@ double plait::getKernelTraffic(plan::ClusterOp cluster) {
   return bytes;
 }
 
+/// Rows that are scattered into a table are added to it as they come: what adds
+/// all of the table to them computes nothing.
 double plait::getKernelFlops(plan::ClusterOp cluster) {
   double flops = 0;
-  cluster.getBody().walk([&](CostedOpInterface op) { flops += op.getFlops(); });
+  BlockArgument table = findScatterAddend(cluster);
+  cluster.getBody().walk([&](CostedOpInterface op) {
+    if (!table || !llvm::is_contained(op->getOperands(), table))
+      flops += op.getFlops();
+  });
   return flops;
 }

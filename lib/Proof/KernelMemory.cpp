@@ -22,6 +22,7 @@
 #include "KernelMemory.h"
 
 #include "plait/Dialect/Plan/IR/RowPitch.h"
+#include "plait/Interfaces/OpInterfaces.h"
 #include "plait/Support/BFloat16.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -36,6 +37,25 @@
 using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
+
+/// The kernel of add(table, scatter), in either order, where both are read by
+/// that alone.
+std::optional<unsigned> proof::findTable(plan::ClusterOp cluster,
+                                         unsigned result) {
+  Block &body = cluster.getBody().front();
+  Operation *add = body.getTerminator()->getOperand(result).getDefiningOp();
+  if (!add || !add->hasTrait<AddsOperands>())
+    return std::nullopt;
+  for (unsigned own : {0, 1}) {
+    Value rows = add->getOperand(own);
+    auto table = dyn_cast<BlockArgument>(add->getOperand(1 - own));
+    Operation *scatter = rows.getDefiningOp();
+    if (table && scatter && getFacts(scatter).scatters && rows.hasOneUse() &&
+        table.hasOneUse())
+      return table.getArgNumber();
+  }
+  return std::nullopt;
+}
 
 /// Few enough to be drawn at once.
 ///

@@ -15,6 +15,8 @@
 #ifndef PLAIT_LIB_PROOF_KERNELMEMORY_H
 #define PLAIT_LIB_PROOF_KERNELMEMORY_H
 
+#include "plait/Dialect/Plan/IR/PlanIR.h"
+
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Value.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -27,6 +29,10 @@
 #include <vector>
 
 namespace plait::proof {
+
+/// Returns the operand in whose memory a kernel leaves its `result`: a table
+/// that it scatters rows into, of which it touches no others.
+std::optional<unsigned> findTable(plan::ClusterOp cluster, unsigned result);
 
 /// Addresses of tensors that end where these do. Behind them begins a page that
 /// nobody may read.

@@ -286,7 +286,11 @@ SmallVector<int64_t> KernelTrial::findNamed(Value value) const {
     // A pick need not be what is yielded: what follows it elementwise has its
     // elements at the same indices.
     bool isPick = isa<nn::PickOp>(op) && getShape(op.getResult(0)) == shape;
-    bool adds = getFacts(&op).scatters && value.getDefiningOp() == &op;
+    // What is scattered may be added to a table.
+    Operation *source = value.getDefiningOp();
+    bool adds = getFacts(&op).scatters && source &&
+                (source == &op ||
+                 llvm::is_contained(source->getOperands(), op.getResult(0)));
     if (!isPick && !adds)
       continue;
     auto ids = dyn_cast<BlockArgument>(op.getOperand(1));
@@ -386,12 +390,15 @@ bool KernelTrial::chooseIndices() {
 /// What lies in the elements before, and words for what will lie there after.
 ///
 /// Where the kernel adds, there has to be a number to add to: small integers,
-/// exact in bf16, and not 0, so that a kernel which overwrites is noticed.
+/// exact in bf16, and not 0, so that a kernel which overwrites is noticed. A
+/// table that rows are scattered into lies there.
 bool KernelTrial::keepElements(ResultPages &results) {
   for (auto [result, own] : llvm::enumerate(samples)) {
     const TensorMemory &tensor = getResult(result);
+    std::optional<unsigned> table = findTable(kernel.cluster, result);
     for (int64_t element : own.elements)
-      own.before.push_back(getMode(result) == plan::Accumulate::Overwrite
+      own.before.push_back(table ? memory[*table].get(element)
+                           : getMode(result) == plan::Accumulate::Overwrite
                                ? tensor.getMark()
                                : tensor.encode(element % 7 + 1));
     own.after = results.share(own.elements.size());

@@ -25,6 +25,8 @@
 
 #include "Places.h"
 
+#include "KernelMemory.h"
+
 #include "plait/Configuration/Optimizers.h"
 #include "plait/Dialect/Pipe/IR/Pipe.h"
 #include "plait/Dialect/Plan/IR/Buffers.h"
@@ -318,7 +320,8 @@ static bool isPart(OpOperand &operand, const Place &place, const Place &own) {
 ///    use again. Residuals it may not: Program.cpp has a call take away those
 ///    that the function writes over.
 /// 2. It is not where an operand lies, but for an op in place; what is joined
-///    lies in its part of it.
+///    lies in its part of it, and a table that rows are scattered into is
+///    there.
 /// 3. It is not where another result of the op lies.
 /// Only when all are checked are they written, since the order in which an op
 /// writes its results is not defined.
@@ -337,8 +340,16 @@ LogicalResult Frame::checkResults(Operation *op) {
       return report.wrong(op) << "writes to " << place.print()
                               << ", which belongs to the caller";
     // 2. Operands.
+    std::optional<unsigned> table;
+    if (auto cluster = dyn_cast<plan::ClusterOp>(op))
+      table = findTable(cluster, result.getResultNumber());
     for (OpOperand &operand : op->getOpOperands()) {
       auto other = known.find(operand.get());
+      if (table == operand.getOperandNumber() && other != known.end() &&
+          place != other->second.place)
+        return report.wrong(op)
+               << "adds rows to " << place.print() << ", but their table is at "
+               << other->second.place.print();
       bool joins = isa<nn::ConcatOp>(op);
       if (other == known.end() || isPart(operand, place, other->second.place) ||
           (!joins && !place.overlaps(other->second.place)) ||

@@ -69,6 +69,19 @@ func.func @scatter_and_more(%x: tensor<8x4xf32>, %ids: tensor<8xi32>) -> (tensor
 
 // -----
 
+func.func @scatter_to_two(%x: tensor<8x4xf32>, %ids: tensor<8xi32>, %t: tensor<16x4xf32>) -> tensor<16x4xf32> {
+  %0 = plan.cluster(%x, %ids, %t) accumulate [1] : (tensor<8x4xf32>, tensor<8xi32>, tensor<16x4xf32>) -> tensor<16x4xf32> {
+  ^bb0(%a: tensor<8x4xf32>, %b: tensor<8xi32>, %c: tensor<16x4xf32>):
+    // expected-error @+1 {{'nn.embedding_grad' op adds to a table, and that to what is there, which no kernel does}}
+    %1 = nn.embedding_grad %a, %b : (tensor<8x4xf32>, tensor<8xi32>) -> tensor<16x4xf32>
+    %2 = nn.add %c, %1 : tensor<16x4xf32>
+    plan.yield %2 : tensor<16x4xf32>
+  }
+  return %0 : tensor<16x4xf32>
+}
+
+// -----
+
 func.func @scatter_of_sums(%x: tensor<8x4x2xf32>, %ids: tensor<8xi32>) -> tensor<16x4xf32> {
   %0 = plan.cluster(%x, %ids) : (tensor<8x4x2xf32>, tensor<8xi32>) -> tensor<16x4xf32> {
   ^bb0(%a: tensor<8x4x2xf32>, %b: tensor<8xi32>):

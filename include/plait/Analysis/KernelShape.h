@@ -61,6 +61,12 @@ struct ScatterShape {
   mlir::Operation *op;
 };
 
+/// Returns the argument of `cluster` that it adds scattered rows to: the kernel
+/// adds to what lies at the result, touches no other row of it and reads the
+/// argument nowhere else, so that the result has to lie where the argument
+/// does. Null: there is none.
+mlir::BlockArgument findScatterAddend(plan::ClusterOp cluster);
+
 /// The rows of the whole table that `op`, which scatters, adds to; a rank may
 /// have a part of them.
 int64_t countTableRows(mlir::Operation *op);

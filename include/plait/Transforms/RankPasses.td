@@ -309,7 +309,9 @@ def FormClustersPass : Pass<"plan-form-clusters", "::mlir::ModuleOp"> {
     reductions take along the elementwise work they read, unless it is needed
     elsewhere; ops over the same rows share a cluster where that makes no
     cycle. A gradient that a cluster computes is added to its accumulator by the
-    same kernel. On GPUs column reductions of few columns are in two steps, the
+    same kernel. A scatter whose rows are added to what a matmul has made, for
+    that alone, adds them there: a table and its gradients are not written again
+    for the few rows that tokens name. On GPUs column reductions of few columns are in two steps, the
     rows of each sequence and then the sequences, to have enough threads.
 
     Phase `lower`; reads nothing of the configuration.

@@ -13,6 +13,8 @@
 
 #include "Emitter.h"
 
+#include "plait/Analysis/KernelShape.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -104,6 +106,8 @@ OpOperand &Emitter::getYielded(unsigned result) {
 
 /// Without the attribute every result is overwritten.
 plan::Accumulate Emitter::getMode(unsigned result) {
+  if (findScatterAddend(cluster))
+    return plan::Accumulate::Add;
   auto modes = cluster.getAccumulate();
   return modes ? static_cast<plan::Accumulate>((*modes)[result])
                : plan::Accumulate::Overwrite;

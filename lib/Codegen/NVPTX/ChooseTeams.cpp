@@ -28,8 +28,8 @@ static constexpr int64_t kMostBytes = 16;
 /// does, with what they are made of, with 128 registers.
 static constexpr int64_t kMostSums = 16;
 
-/// Blocks that fill the largest of the GPUs twice, so that none waits for work
-/// at the end of a kernel.
+/// Blocks from which a GPU has enough of them: nearly two for each
+/// multiprocessor of an H100.
 static constexpr int64_t kManyBlocks = 256;
 
 /// The multiprocessors of the largest of the GPUs (B200).

@@ -13,7 +13,8 @@
 // 2. A column reduction (over leading dimensions) takes copies of the
 //    elementwise ops it reads, as far as nobody needs their results stored and
 //    the copies read few tensors. Those of a layer, and those that read the
-//    same, share a kernel.
+//    same, share a kernel. A scatter whose rows are added to a table that
+//    nobody else reads adds them there.
 // 3. Every other fusable op joins the kernel of an op it reads from, if both
 //    work on the same rows and no path leads out of the kernel and back in.
 //    What was copied for a later kernel (PrepareFusion.cpp) joins none but such
@@ -82,6 +83,7 @@ public:
 
 private:
   void formColumns();
+  void formScatters();
   void formRows();
   bool isCopied(Value value, ArrayRef<int64_t> space);
   const llvm::SetVector<Value> &findReads(Value value, ArrayRef<int64_t> space);
@@ -342,6 +344,41 @@ void Former::formColumns() {
   }
 }
 
+/// Whether a kernel may add to `table` where it lies: a matmul has made it, for
+/// one reader.
+static bool isOwnTable(Value table) {
+  return table.getDefiningOp<ContractionOpInterface>() && table.hasOneUse();
+}
+
+/// Whether `value` may be made in the place of an operand: it has to lie in no
+/// buffer, slot or whole.
+static bool liesAnywhere(Value value) {
+  return llvm::none_of(value.getUsers(), [](Operation *user) {
+    return isa<MemoryOpInterface, func::ReturnOp>(user) ||
+           user->hasTrait<JoinsOperands>();
+  });
+}
+
+/// Step 2, of scatters: the gradient of a table that the loss reads as well.
+void Former::formScatters() {
+  SmallVector<Operation *> scatters;
+  for (Operation &op : body)
+    if (units.contains(&op) && getFacts(&op).scatters &&
+        op.getResult(0).hasOneUse())
+      scatters.push_back(&op);
+  for (Operation *op : scatters) {
+    Operation *add = *op->user_begin();
+    if (!add->hasTrait<AddsOperands>() || !units.contains(add) ||
+        !liesAnywhere(add->getResult(0)))
+      continue;
+    int from = units.find(add), target = units.find(op);
+    if (llvm::any_of(add->getOperands(), isOwnTable) &&
+        !units.hasOuterPath(target, from) &&
+        fitOneKernel(units[target].ops, add))
+      units.merge(from, target);
+  }
+}
+
 /// Steps 3 and 4.
 void Former::formRows() {
   SmallVector<Operation *> ops;
@@ -433,6 +470,7 @@ void Former::emitAll() {
 
 void Former::run() {
   formColumns();
+  formScatters();
   formRows();
   tell();
   emitAll();

@@ -79,9 +79,10 @@ static bool isOdd(Value value) {
 /// Whether the cluster reads the operand by its loops alone.
 static bool readsByLoops(plan::ClusterOp cluster, unsigned operand) {
   BlockArgument argument = cluster.getBody().front().getArgument(operand);
-  return llvm::none_of(argument.getUses(), [](OpOperand &use) {
-    return readsMemory(use) || getFacts(use.getOwner()).scatters;
-  });
+  return argument != findScatterAddend(cluster) &&
+         llvm::none_of(argument.getUses(), [](OpOperand &use) {
+           return readsMemory(use) || getFacts(use.getOwner()).scatters;
+         });
 }
 
 /// Whether `op` is a matmul of which the library is told how far rows lie
@@ -100,12 +101,21 @@ static bool takesPitch(OpOperand &use) {
          isa<func::ReturnOp, plan::MoveOp>(use.getOwner());
 }
 
+/// Whether `op` writes rows at any pitch: a kernel that scatters finds those of
+/// its table by their length.
+static bool givesPitch(Operation *op) {
+  if (auto cluster = dyn_cast<plan::ClusterOp>(op))
+    return llvm::none_of(cluster.getBody().front(), [](Operation &inner) {
+      return getFacts(&inner).scatters;
+    });
+  return isPitchedMatmul(op) || isa<plan::MoveOp>(op);
+}
+
 /// A value fits if its source writes and all uses read rows at any pitch. Where
 /// a block argument comes from is judged by its ports.
 void Padder::add(Value value, SmallVector<Port> ports) {
   Operation *source = value.getDefiningOp();
-  bool fits = !source || isPitchedMatmul(source) ||
-              isa<plan::ClusterOp, plan::MoveOp>(source);
+  bool fits = !source || givesPitch(source);
   candidates.push_back({value, std::move(ports),
                         fits && llvm::all_of(value.getUses(), takesPitch)});
 }

@@ -18,6 +18,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "LibrarySteps.h"
+#include "plait/Analysis/KernelShape.h"
 #include "plait/Analysis/KernelTraffic.h"
 #include "plait/Dialect/NN/IR/Score.h"
 #include "plait/Dialect/Plait/IR/Plait.h"
@@ -60,7 +61,7 @@ private:
   LogicalResult verifyPlaces(size_t slots);
   LogicalResult convert(Operation *op);
   void convertConstant(Operation *op);
-  void convertCluster(ClusterOp op);
+  LogicalResult convertCluster(ClusterOp op);
   void convertMatmul(nn::MatmulOp op);
   LogicalResult convertFused(nn::FusedMatmulOp op);
   void convertGrouped(nn::GroupedMatmulOp op);
@@ -138,7 +139,16 @@ void Converter::convertConstant(Operation *op) {
 /// step has what is known without generating it: memory, FLOPs, bytes moved.
 /// Block arguments stand for the operands, which are other ops' values and
 /// about to go.
-void Converter::convertCluster(ClusterOp op) {
+/// What scatters rows into a table that it is given adds to what lies at its
+/// result, as a GEMM with an addend does.
+LogicalResult Converter::convertCluster(ClusterOp op) {
+  if (BlockArgument table = findScatterAddend(op)) {
+    MemoryAttr given = getMemory(op.getOperand(table.getArgNumber()));
+    MemoryAttr own = getMemory(op.getResult(0));
+    if (given != own)
+      return op.emitOpError("adds to ")
+             << given << ", but its result is " << own;
+  }
   auto kernel = KernelOp::create(
       builder, locate(op), getMemories(op.getOperands()),
       getMemories(op.getResults()), int64_t(getKernelFlops(op)),
@@ -164,6 +174,7 @@ void Converter::convertCluster(ClusterOp op) {
   moved->getRegion(0).takeBody(op.getBody());
   moved->setOperands(block.getArguments());
   yieldResults(inner, moved);
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -302,7 +313,7 @@ LogicalResult Converter::convertConcat(nn::ConcatOp op) {
 /// here, the last place where it still has its name and location.
 LogicalResult Converter::convert(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](ClusterOp op) { return convertCluster(op), success(); })
+      .Case([&](ClusterOp op) { return convertCluster(op); })
       .Case([&](nn::MatmulOp op) { return convertMatmul(op), success(); })
       .Case([&](nn::FusedMatmulOp op) { return convertFused(op); })
       .Case(

@@ -126,3 +126,86 @@ func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
 func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
   return
 }
+
+// -----
+
+// Rows are added to a table in its place.
+dist.mesh @mesh ["tp"] = [2]
+nn.parameter @w : tensor<16x16xf32> init<mean = 0.0, std = 0.02>
+func.func @forward_0(%ids: tensor<8xi32> {pipe.port = #pipe.port<tokens>}) -> (tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+  %w = nn.read @w value : tensor<16x16xf32>
+  %a = nn.matmul %w, %w "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  return %a : tensor<16x16xf32>
+}
+// CHECK-LABEL: func.func @backward_0(
+func.func @backward_0(%r: tensor<16x16xf32> {pipe.port = #pipe.port<residual 0>}, %ids: tensor<16xi32> {pipe.port = #pipe.port<tokens>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+  // CHECK: nn.matmul {{.*}} {plan.places = [#plan.place<slot 2, [[A:.*]]>]}
+  %a = nn.matmul %r, %r "ab,bc->ac" : (tensor<16x16xf32>, tensor<16x16xf32>) -> tensor<16x16xf32>
+  // CHECK-NEXT: plan.cluster{{.*}} {plan.places = [#plan.place<slot 2, [[A]]>]}
+  %b = plan.cluster(%r, %ids, %a) : (tensor<16x16xf32>, tensor<16xi32>, tensor<16x16xf32>) -> tensor<16x16xf32> {
+  ^bb0(%x: tensor<16x16xf32>, %i: tensor<16xi32>, %t: tensor<16x16xf32>):
+    %0 = nn.embedding_grad %x, %i : (tensor<16x16xf32>, tensor<16xi32>) -> tensor<16x16xf32>
+    %1 = nn.add %0, %t : tensor<16x16xf32>
+    plan.yield %1 : tensor<16x16xf32>
+  }
+  %c = dist.all_reduce %b on @mesh["tp"] sum : tensor<16x16xf32> -> tensor<16x16xf32>
+  nn.accumulate %c to @w gradient : tensor<16x16xf32>
+  return
+}
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
+  return
+}
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
+  return
+}
+
+// -----
+
+// A kernel that scatters writes rows without gaps, of 65 numbers too, and a table
+// that it adds to has none either.
+dist.mesh @mesh ["tp"] = [2]
+nn.parameter @w : tensor<16x65xf32> init<mean = 0.0, std = 0.02>
+func.func @forward_0(%ids: tensor<8xi32> {pipe.port = #pipe.port<tokens>}) -> (tensor<16x65xf32> {pipe.port = #pipe.port<residual 0>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+  %w = nn.read @w value : tensor<16x65xf32>
+  %y = plan.cluster(%w) : (tensor<16x65xf32>) -> tensor<16x65xf32> {
+  ^bb0(%x: tensor<16x65xf32>):
+    %0 = nn.exp %x : tensor<16x65xf32>
+    plan.yield %0 : tensor<16x65xf32>
+  }
+  return %y : tensor<16x65xf32>
+}
+// CHECK-LABEL: func.func @backward_0(
+func.func @backward_0(%r: tensor<16x65xf32> {pipe.port = #pipe.port<residual 0>}, %ids: tensor<16xi32> {pipe.port = #pipe.port<tokens>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+  // CHECK: nn.matmul {{.*}} {plan.places
+  %s = nn.matmul %r, %r "av,bv->ab" : (tensor<16x65xf32>, tensor<16x65xf32>) -> tensor<16x16xf32>
+  // CHECK-NEXT: nn.matmul {{.*}} {plan.places
+  %a = nn.matmul %s, %r "ab,bv->av" : (tensor<16x16xf32>, tensor<16x65xf32>) -> tensor<16x65xf32>
+  // CHECK-NEXT: plan.cluster{{.*}} attributes {plan.places
+  %b = plan.cluster(%r, %ids, %a) : (tensor<16x65xf32>, tensor<16xi32>, tensor<16x65xf32>) -> tensor<16x65xf32> {
+  ^bb0(%x: tensor<16x65xf32>, %i: tensor<16xi32>, %t: tensor<16x65xf32>):
+    %0 = nn.embedding_grad %x, %i : (tensor<16x65xf32>, tensor<16xi32>) -> tensor<16x65xf32>
+    %1 = nn.add %0, %t : tensor<16x65xf32>
+    plan.yield %1 : tensor<16x65xf32>
+  }
+  // CHECK: plan.cluster{{.*}} attributes {plan.places
+  %c = plan.cluster(%r, %ids) : (tensor<16x65xf32>, tensor<16xi32>) -> tensor<16x65xf32> {
+  ^bb0(%x: tensor<16x65xf32>, %i: tensor<16xi32>):
+    %0 = nn.embedding_grad %x, %i : (tensor<16x65xf32>, tensor<16xi32>) -> tensor<16x65xf32>
+    plan.yield %0 : tensor<16x65xf32>
+  }
+  // CHECK: plan.cluster{{.*}} attributes {plan.pitch = array<i64: 68>,
+  %d = plan.cluster(%b, %c) : (tensor<16x65xf32>, tensor<16x65xf32>) -> tensor<16x65xf32> {
+  ^bb0(%x: tensor<16x65xf32>, %y: tensor<16x65xf32>):
+    %0 = nn.mul %x, %y : tensor<16x65xf32>
+    plan.yield %0 : tensor<16x65xf32>
+  }
+  %e = nn.matmul %s, %d "ab,bv->av" : (tensor<16x16xf32>, tensor<16x65xf32>) -> tensor<16x65xf32>
+  nn.accumulate %e to @w gradient : tensor<16x65xf32>
+  return
+}
+func.func @reduce_0() attributes {pipe.function = #pipe.function<reduce, 0>} {
+  return
+}
+func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0>} {
+  return
+}

@@ -155,6 +155,28 @@ plan.program @rank0 rank 0 bytes 128 {
 
 // -----
 
+// So does a kernel that adds rows to a table.
+nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
+func.func @forward_0(%ids: tensor<4xi32> {plan.place = #plan.place<slot 1, 0>}) attributes {plan.slot_bytes = array<i64: 128, 16>, plan.slot_names = ["workspace", "tokens"]} {
+  %w = nn.read @w value {plan.places = [#plan.place<@"w value", 0>]} : tensor<4x4xf32>
+  %0 = nn.matmul %w, %w "ab,bc->ac" {plan.places = [#plan.place<slot 0, 0>]} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  // expected-error @+1 {{adds to #plan.memory<slot 0, 0, 64>, but its result is #plan.memory<slot 0, 64, 64>}}
+  %1 = plan.cluster(%w, %ids, %0) attributes {plan.places = [#plan.place<slot 0, 64>]} : (tensor<4x4xf32>, tensor<4xi32>, tensor<4x4xf32>) -> tensor<4x4xf32> {
+  ^bb0(%a: tensor<4x4xf32>, %b: tensor<4xi32>, %c: tensor<4x4xf32>):
+    %2 = nn.embedding_grad %a, %b : (tensor<4x4xf32>, tensor<4xi32>) -> tensor<4x4xf32>
+    %3 = nn.add %c, %2 : tensor<4x4xf32>
+    plan.yield %3 : tensor<4x4xf32>
+  }
+  return
+}
+plan.program @rank0 rank 0 bytes 144 {
+  plan.buffer @workspace workspace at 0 bytes 128 live [0, 0]
+  plan.buffer @tokens inputs at 128 bytes 16 live [0, 0]
+  plan.action forward stage 0 microbatch 0 call @forward_0 [@workspace, @tokens]
+}
+
+// -----
+
 // What is joined has to be in its part of the whole: the second operand is not.
 nn.parameter @w : tensor<4x4xf32> init<mean = 0.0, std = 0.02>
 func.func @forward_0() attributes {plan.slot_bytes = array<i64: 256>, plan.slot_names = ["workspace"]} {

@@ -157,6 +157,31 @@ TEST_P(Columns, Scatter) {
     checkScatter(rows, columns, mode);
 }
 
+/// Rows are added to a table where it lies: the operand, which stands for that,
+/// is not read.
+TEST_P(Columns, ScatterIntoTable) {
+  std::string gradient = sized("tensor<2xRxCxf32>");
+  std::string ids = sized("tensor<2xRxi32>");
+  std::string table = sized("tensor<6xCxf32>");
+  Kernel kernel({{gradient, ids, table},
+                 {table},
+                 "%g = nn.embedding_grad %0, %1 : (" + gradient + ", " + ids +
+                     ") -> " + table + "\n%s = nn.add %g, %2 : " + table +
+                     "\nplan.yield %s : " + table});
+  ASSERT_TRUE(kernel.valid()) << kernel.errors;
+  Buffer x(2 * rows * columns), at(2 * rows), t(6 * columns), y(6 * columns);
+  x.randomize(1), t.fill(NAN), y.fill(0.5f);
+  std::vector<float> want(6 * columns, 0.5f);
+  for (int64_t index = 0; index < 2 * rows; ++index) {
+    int64_t row = at.ints()[index] = index * 3 % 5;
+    for (int64_t j = 0; j < columns; ++j)
+      want[row * columns + j] += x[index * columns + j];
+  }
+  kernel({&x, &at, &t, &y});
+  for (int64_t index = 0; index < 6 * columns; ++index)
+    EXPECT_EQ(y[index], want[index]) << index;
+}
+
 TEST(ColumnsTest, ScatterByPosition) {
   Kernel kernel({{"tensor<5x70xf32>"},
                  {"tensor<8x70xf32>"},

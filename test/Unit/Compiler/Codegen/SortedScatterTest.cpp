@@ -112,3 +112,27 @@ TEST(PtxTest, SortedTokensRoundOnce) {
   for (size_t i = 0; i < want.size(); ++i)
     ASSERT_EQ(float(own.y.halves()[i]), float(BFloat16(want[i]))) << i;
 }
+
+/// The same bits where a table is added to: rows that no token names are not
+/// touched, and the operand that stands for the table is not read.
+TEST(PtxTest, SortedTokensIntoTable) {
+  SortedScatter own(SortedScatter::entries, "", false, "1");
+  const std::string table = own.type(false);
+  Kernel into({{"tensor<5x30x24xf32>", "tensor<5x30xi32>", table},
+               {table},
+               "    %g = nn.embedding_grad %0, %1 : (tensor<5x30x24xf32>, "
+               "tensor<5x30xi32>) -> " +
+                   table + "\n    %s = nn.add %2, %g : " + table +
+                   "\n    plan.yield %s : " + table,
+               "",
+               SortedScatter::entries});
+  ASSERT_TRUE(own.kernel.valid() && into.valid()) << into.errors;
+  Buffer unread(own.y.size()), y(own.y.size());
+  unread.fill(NAN);
+  for (size_t i = 0; i < y.size(); ++i)
+    own.y[i] = y[i] = 0.25f * float(i % 13);
+  own.kernel({&own.x, &own.ids, &own.y});
+  into({&own.x, &own.ids, &unread, &y});
+  for (size_t i = 0; i < y.size(); ++i)
+    ASSERT_EQ(y[i], own.y[i]) << i;
+}

@@ -117,6 +117,30 @@ TEST_F(KernelTrafficTest, AddsToRowsOfATable) {
   EXPECT_EQ(getBytes(scatterRows("accumulate [2]")), idBytes + 3 * rowBytes);
 }
 
+/// A table that a kernel adds to where it lies is read and written in rows that
+/// something is added to alone.
+std::string scatterInto(const std::string &operands) {
+  return R"(
+  %0 = plan.cluster(%rows, %ids, %table) :
+      (tensor<2x3x4xf32>, tensor<2x3xi32>, tensor<100x4xf32>)
+      -> tensor<100x4xf32> {
+  ^bb0(%dy: tensor<2x3x4xf32>, %i: tensor<2x3xi32>, %t: tensor<100x4xf32>):
+    %g = nn.embedding_grad %dy, %i :
+        (tensor<2x3x4xf32>, tensor<2x3xi32>) -> tensor<100x4xf32>
+    %s = nn.add )" +
+         operands + R"( : tensor<100x4xf32>
+    plan.yield %s : tensor<100x4xf32>
+  })";
+}
+
+TEST_F(KernelTrafficTest, AddsToRowsOfATableThatIsGiven) {
+  for (const char *operands : {"%t, %g", "%g, %t"}) {
+    EXPECT_EQ(getBytes(scatterInto(operands)), idBytes + 3 * rowBytes);
+    EXPECT_EQ(getBytes(scatterInto(operands), "{plan.sorted = 100 : i64}"),
+              idBytes + 3 * rowBytes);
+  }
+}
+
 /// By sorted tokens each row is written once, and where there are others
 /// already, read too: no more of them than positions.
 TEST_F(KernelTrafficTest, WritesRowsOfSortedTokensOnce) {

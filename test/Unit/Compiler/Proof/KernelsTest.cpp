@@ -115,6 +115,11 @@ private:
 const std::string kMatrix = "tensor<37x100xf32>";
 const std::string kMatrices = kMatrix + " " + kMatrix;
 
+const std::string kTable = "tensor<1000x16xf32>";
+const std::string kScattered = "tensor<300x16xf32> tensor<300xi32> " + kTable;
+const std::string kScatter = R"(
+    %g = nn.embedding_grad %x0, %x1 : (tensor<300x16xf32>, tensor<300xi32>) -> tensor<1000x16xf32>)";
+
 TEST_F(KernelsTest, RightOnesAreRight) {
   auto softmax = parse(kMatrix, kMatrix, R"(
     %m = nn.reduce max %x0 dims [1] : tensor<37x100xf32> -> tensor<37xf32>
@@ -134,6 +139,9 @@ TEST_F(KernelsTest, RightOnesAreRight) {
       parse("tensor<300x16xf32> tensor<300xi32>", "tensor<1000x16xf32>", R"(
     %y = nn.embedding_grad %x0, %x1 {begin = #nn.begin<"tp" * 1000>} : (tensor<300x16xf32>, tensor<300xi32>) -> tensor<1000x16xf32>)");
   EXPECT_TRUE(check(scatter, scatter)) << told;
+  auto into = parse(kScattered, kTable, kScatter + R"(
+    %y = nn.add %x2, %g : tensor<1000x16xf32>)");
+  EXPECT_TRUE(check(into, into)) << told;
   auto root = parse(kMatrix, kMatrix, "%y = nn.sqrt %x0 : " + kMatrix);
   EXPECT_TRUE(check(root, root)) << told;
   // Of these some indices are run only.
@@ -147,6 +155,21 @@ TEST_F(KernelsTest, SwappedOperands) {
   auto swapped = parse(kMatrices, kMatrix, "%y = nn.sub %x1, %x0 : " + kMatrix);
   EXPECT_FALSE(check(swapped, right));
   EXPECT_NE(told.find("is computed wrongly: kernel_0 gives"), std::string::npos)
+      << told;
+}
+
+/// What is there is added to, and all other rows stay.
+TEST_F(KernelsTest, TableThatIsLost) {
+  auto into = parse(kScattered, kTable, kScatter + R"(
+    %y = nn.add %g, %x2 : tensor<1000x16xf32>)");
+  EXPECT_TRUE(check(into, into)) << told;
+  auto wrong = [](void *const *args, const int64_t *, int64_t begin,
+                  int64_t end) {
+    for (int64_t at = begin; at < end; ++at)
+      static_cast<float *>(args[3])[at] = 0;
+  };
+  EXPECT_NE(tell(into, wrong, 16000).find("own gives 0.000000e+00 in element"),
+            std::string::npos)
       << told;
 }
 

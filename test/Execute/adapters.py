@@ -293,7 +293,7 @@ class Suite:
         self.tools.run("plaitc", config, *sizes[:-1], plain, "--no-reference")
         for words, message in (
             (("plaitc", config, *sizes, "--lora", 0), "--lora"),
-            (("plaitc", config, *sizes, "--lora", 2, "--lora-alpha", 0), "--lora-alpha"),
+            (("plaitc", config, *sizes, "--lora", 2, "--lora-alpha", 0), "--lora-alpha is 0"),
             (("plaitc", config, *sizes, "--lora-alpha", 2), "--lora-alpha requires --lora"),
             (
                 ("plaitc", config, *sizes, "--lora", 2, "--lora-targets", "wq,v_proj"),

@@ -28,7 +28,6 @@
 
 #include "llvm/Support/raw_ostream.h"
 
-#include <limits>
 #include <sstream>
 #include <unistd.h>
 
@@ -121,8 +120,6 @@ static void addAdapterOptions(CLI::App &app, plait::ModelEdits &edits) {
       ->type_name("RANK");
   app.add_option("--lora-alpha", edits.loraAlpha,
                  "what adapters make is multiplied by this over the rank")
-      ->check(CLI::Range(std::numeric_limits<double>::min(),
-                         plait::ModelEdits::kMostLoraAlpha))
       ->needs(rank)
       ->capture_default_str();
   app.add_option("--lora-targets", edits.loraTargets,

@@ -150,7 +150,7 @@ private:
   /// Sets `before` to what a backward pass waits for in front of the attention.
   double exchangeSeconds(const Operation &op, double &before);
   double ringSeconds(const Operation &op);
-  bool joinsGathers(const Operation &op, double bytes) const;
+  bool joinsGathers(double bytes) const;
   double addContext(const Operation &op, CollectiveKind kind, double bytes,
                     double beside = 0);
   void note(const Exchange &exchange);

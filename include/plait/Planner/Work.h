@@ -107,6 +107,9 @@ struct Operation {
   Saved taken;
   /// The same where gradients of weights run apart: of either pass by itself.
   Saved takenApart;
+  /// The tensors of it that gradients of weights read where they run apart:
+  /// what the pass of input gradients makes, and what is computed again.
+  Saved leftApart;
 
   /// Whether it computes no gradient.
   bool isForward() const { return pass == Pass::Forward || again; }

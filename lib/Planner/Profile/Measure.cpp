@@ -226,28 +226,52 @@ static bool isLeft(Value value) {
 namespace {
 /// Finds what a backward function has from before, op by op as it is read for
 /// the first time, by the whole function and by either half of it where
-/// gradients of weights, `delayed`, run apart. Parameters and constants are
-/// left out.
+/// gradients of weights, `delayed`, run apart; and what ops leave to these.
+/// Parameters and constants are left out.
 class FirstReads {
 public:
-  FirstReads(const Measurer &measurer,
+  FirstReads(const Measurer &measurer, func::FuncOp backward,
              const llvm::SetVector<Operation *> &delayed)
-      : measurer(measurer), delayed(delayed) {}
+      : measurer(measurer), backward(backward), delayed(delayed) {}
 
   void visit(Operation *op);
+  /// Adds what `op`, of the forward pass, makes of what is read late.
+  void addLeft(Operation *op, Saved &left);
   /// Has `operation` take what was visited since the last one of its half did.
   void give(planner::Operation &operation, bool isDelayed) {
     operation.taken = std::exchange(taken, {});
     operation.takenApart = std::exchange(takenApart[isDelayed], {});
+    if (!isDelayed)
+      operation.leftApart = std::exchange(leftApart, {});
   }
 
 private:
+  bool isReadLate(Value value) const {
+    return llvm::any_of(value.getUsers(), [&](Operation *user) {
+      return delayed.contains(user);
+    });
+  }
+
   const Measurer &measurer;
+  func::FuncOp backward;
   const llvm::SetVector<Operation *> &delayed;
   llvm::SmallDenseSet<Value> seen, seenApart[2]; // by whether it is delayed
-  Saved taken, takenApart[2];
+  Saved taken, takenApart[2], leftApart;
 };
 } // namespace
+
+void FirstReads::addLeft(Operation *op, Saved &left) {
+  auto forward = op->getParentOfType<func::FuncOp>();
+  for (OpOperand &use : op->getUses()) {
+    if (!isa<func::ReturnOp>(use.getOwner()))
+      continue;
+    pipe::PortAttr port = getResultPort(forward, use.getOperandNumber());
+    for (BlockArgument argument : backward.getArguments())
+      if (getPort(backward, argument.getArgNumber()) == port &&
+          isReadLate(argument))
+        measurer.addTo(left, use.get());
+  }
+}
 
 void FirstReads::visit(Operation *op) {
   bool isDelayed = delayed.contains(op);
@@ -263,6 +287,9 @@ void FirstReads::visit(Operation *op) {
       continue;
     measurer.addTo(takenApart[isDelayed], operand);
   }
+  for (Value result : op->getResults())
+    if (!isDelayed && op->getNumOperands() != 0 && isReadLate(result))
+      measurer.addTo(leftApart, result);
 }
 
 /// The operands in whose place results of the op are written, if nobody reads
@@ -505,11 +532,15 @@ static bool isComparison(Value value) {
 planner::Block Measurer::measure(func::FuncOp forward,
                                  func::FuncOp backward) const {
   planner::Block block;
+  SmallVector<Operation *> found = findWeightGradients(backward);
+  llvm::SetVector<Operation *> delayed(found.begin(), found.end());
+  FirstReads reads(*this, backward, delayed);
   llvm::SmallDenseSet<Operation *> madeAnew = findMadeAnew(forward);
   plan::ClusterOp passedOn = findJoined(forward);
   for (Operation &op : forward.getBody().front())
     if (auto operation = makeOperation(&op)) {
       operation->again = madeAnew.contains(&op);
+      reads.addLeft(&op, operation->leftApart);
       if (&op == passedOn.getOperation())
         join(block.operations.front(), *operation, passedOn->getResult(0));
       else
@@ -517,9 +548,6 @@ planner::Block Measurer::measure(func::FuncOp forward,
       if (auto companion = makeCompanion(&op, *operation))
         block.operations.push_back(std::move(*companion));
     }
-  SmallVector<Operation *> found = findWeightGradients(backward);
-  llvm::SetVector<Operation *> delayed(found.begin(), found.end());
-  FirstReads reads(*this, delayed);
   llvm::DenseMap<Operation *, int64_t> joined = findJoinedGradients(found);
   for (Operation &op : backward.getBody().front()) {
     reads.visit(&op);

@@ -56,6 +56,7 @@ void Separator::split(planner::Operation &op,
         &op.collectiveFixed);
   split(op.taken, atLarge.taken);
   split(op.takenApart, atLarge.takenApart);
+  split(op.leftApart, atLarge.leftApart);
 }
 
 /// Changes `first` only where the operations are the same ones in the same

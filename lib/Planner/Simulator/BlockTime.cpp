@@ -364,17 +364,23 @@ Operation BlockTimer::getGather(const Operation &op) const {
   return gather;
 }
 
-double Fetches::end(double clock, bool isLayer) const {
+double Fetches::end(double clock, bool isLayer, double &behind) const {
   double waits = 0, before = 0; // so far, and when the last layer began
   double until = 0, room = 0;   // of the last copy, and for the next one
   for (int layer = 0; layer <= int(isLayer); ++layer) {
     double begin = clock * layer;
+    double gone = 0; // until when what is left is on its way
     before = waits;
     for (const Fetch &fetch : all) {
+      if (fetch.leaves) {
+        gone = std::max(gone, begin + fetch.clock + waits) + fetch.copying;
+        continue;
+      }
       until = std::max(until, room) + fetch.copying;
       room = begin + fetch.left + waits;
       waits += std::max(0.0, until - (begin + fetch.clock + waits));
     }
+    behind = std::max(0.0, gone - (begin + clock + waits));
   }
   return waits - before;
 }
@@ -383,14 +389,25 @@ double Fetches::end(double clock, bool isLayer) const {
 /// seconds since the clock that the operation waits for other ranks, and `left`
 /// until when those before it leave memory behind.
 void BlockTimer::fetch(const Operation &op, double beside, double left) {
-  if (op.pass == Pass::Forward || kind == Recompute::Full ||
+  bool isWeight = split && op.pass == Pass::BackwardWeight;
+  if (op.pass == Pass::Forward || (kind == Recompute::Full && !isWeight) ||
       !offloadsActivations(context.configuration.offload))
     return;
   const Saved &taken = split ? op.takenApart : op.taken;
-  bool isWeight = split && op.pass == Pass::BackwardWeight;
   if (taken.values > 0)
     fetches[isWeight].add(toCopies(taken, context).getSeconds(context),
                           getClock(isWeight) + beside, left);
+}
+
+/// Has what is computed again come first.
+void BlockTimer::leave(const Operation &op) {
+  bool isAgain = op.pass == Pass::Forward;
+  if (!split || op.leftApart.values == 0 || op.pass == Pass::BackwardWeight ||
+      (isAgain && kind != Recompute::Full) ||
+      !offloadsActivations(context.configuration.offload))
+    return;
+  double clock = isAgain ? forward.busy() : getAgain() + getClock(false);
+  fetches[0].leave(toCopies(op.leftApart, context).getSeconds(context), clock);
 }
 
 /// Finds the matmul that can be cut along with a collective; null: none.
@@ -404,58 +421,61 @@ const Operation *BlockTimer::findCut(const Operation &op) const {
 
 /// The collectives with the matmuls around them.
 void BlockTimer::addAll() {
-  const std::vector<Operation> &ops = block.operations;
-  for (auto op = ops.begin(); op != ops.end(); ++op) {
-    if (isThere(*op))
-      continue;
-    bool isAttention = op->kind == OperationKind::Attention;
-    bool isApart = split && op->pass == Pass::BackwardWeight;
-    if (!isAttention)
-      fetch(*op, 0, left[isApart]);
-    double leftBefore = left[isApart];
-    bool isMatmul = op->kind == OperationKind::Matmul;
-    if (isMatmul && op->pass == Pass::Forward) {
-      read = forward;
-      exchangedRead = exchanged.size();
+  for (const Operation &op : block.operations)
+    if (!isThere(op)) {
+      addNext(op);
+      leave(op);
     }
-    if (isAttention && op->pass == Pass::Forward)
-      untilAttention = forward.device.seconds;
-    double begin = getWorked(op->pass == Pass::Forward);
-    double seconds = add(*op);
-    marker.add(*op, begin, begin + seconds);
-    if (isAttention && op->pass != Pass::Forward)
-      untilMade = input;
-    if (isAttention)
-      fetch(*op, -contextBehind - seconds, leftBefore);
-    // A gradient of a weight reads again what the one of its input has read.
-    if (op->kind != OperationKind::Collective &&
-        (split || !isMatmul || op->pass == Pass::BackwardWeight))
-      left[isApart] = getClock(isApart);
-    // What is sent to its owner is not moved (DelayMatmuls.cpp). Half of a
-    // backward pass has its gathers from the start.
-    if (isMatmul && op->pass == Pass::BackwardWeight &&
-        (split || !context.sendsGradients()))
-      delayed += seconds;
-    if (op->kind != OperationKind::Collective) {
-      computed += op->pass == Pass::Forward ? 0 : seconds;
-      passed += op->pass == Pass::Forward ? 0 : seconds;
-      continue;
-    }
-    if (isDealt(*op)) {
-      addCollective(getGather(*op), nullptr, 0);
-      continue;
-    }
-    std::span behind(op + 1, ops.end());
-    double hidden = addCollective(*op, findCut(*op), getBeside(*op, behind));
-    if (op->pass == Pass::BackwardInput)
-      marker.addExchange(begin, getWorked(/*isForward=*/false));
-    // What gradients of weights alone wait for has other work beside it, but
-    // where these run apart.
-    if (split || !isForWeights(*op))
-      delayed = std::max(0.0, delayed - hidden);
-    computed = 0;
-    passed = collectiveSecondsOf(*op);
+}
+
+void BlockTimer::addNext(const Operation &op) {
+  bool isAttention = op.kind == OperationKind::Attention;
+  bool isApart = split && op.pass == Pass::BackwardWeight;
+  if (!isAttention)
+    fetch(op, 0, left[isApart]);
+  double leftBefore = left[isApart];
+  bool isMatmul = op.kind == OperationKind::Matmul;
+  if (isMatmul && op.pass == Pass::Forward) {
+    read = forward;
+    exchangedRead = exchanged.size();
   }
+  if (isAttention && op.pass == Pass::Forward)
+    untilAttention = forward.device.seconds;
+  double begin = getWorked(op.pass == Pass::Forward);
+  double seconds = add(op);
+  marker.add(op, begin, begin + seconds);
+  if (isAttention && op.pass != Pass::Forward)
+    untilMade = input;
+  if (isAttention)
+    fetch(op, -contextBehind - seconds, leftBefore);
+  // A gradient of a weight reads again what the one of its input has read.
+  if (op.kind != OperationKind::Collective &&
+      (split || !isMatmul || op.pass == Pass::BackwardWeight))
+    left[isApart] = getClock(isApart);
+  // What is sent to its owner is not moved (DelayMatmuls.cpp). Half of a
+  // backward pass has its gathers from the start.
+  if (isMatmul && op.pass == Pass::BackwardWeight &&
+      (split || !context.sendsGradients()))
+    delayed += seconds;
+  if (op.kind != OperationKind::Collective) {
+    computed += op.pass == Pass::Forward ? 0 : seconds;
+    passed += op.pass == Pass::Forward ? 0 : seconds;
+    return;
+  }
+  if (isDealt(op)) {
+    addCollective(getGather(op), nullptr, 0);
+    return;
+  }
+  std::span behind(&op + 1, getEnd());
+  double hidden = addCollective(op, findCut(op), getBeside(op, behind));
+  if (op.pass == Pass::BackwardInput)
+    marker.addExchange(begin, getWorked(/*isForward=*/false));
+  // What gradients of weights alone wait for has other work beside it, but
+  // where these run apart.
+  if (split || !isForWeights(op))
+    delayed = std::max(0.0, delayed - hidden);
+  computed = 0;
+  passed = collectiveSecondsOf(op);
 }
 
 /// Seconds of matmuls that need not wait for `op`.
@@ -512,8 +532,11 @@ BlockTime BlockTimer::run() {
   time.expertsBackward = input.experts + weight.experts;
   time.contextBackward = input.context;
   time.forWeights = input.forWeights + weight.forWeights;
-  time.fetchedInput = fetches[0].end(getClock(false), isLayer);
-  time.fetchedWeight = fetches[1].end(getClock(true), isLayer);
+  double none = 0;
+  time.fetchedInput =
+      fetches[0].end(getAgain() + getClock(false), isLayer, time.leavingBehind);
+  time.leaving = fetches[0].getLeaving();
+  time.fetchedWeight = fetches[1].end(getClock(true), isLayer, none);
   if (context.configuration.mesh[Axis::CP] > 1 && context.queuesContext())
     time.drained = input.attention.seconds;
   addInputTime(time);

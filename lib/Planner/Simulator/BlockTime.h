@@ -228,6 +228,9 @@ struct BlockTime : StageTime {
   /// needs, where gradients of weights run apart; and what these hide of it.
   double ofInput = 0, ofInputHidden = 0;
   double forWeights = 0; // of tensorBackward: gradients of weights alone wait
+  /// Seconds in which all goes to another place that the first half of a
+  /// backward pass leaves to the second, and of that what is left when it ends.
+  double leaving = 0, leavingBehind = 0;
 };
 
 /// Seconds of one microbatch of block `index`. `split` says that the schedule

@@ -75,7 +75,8 @@ struct Chains {
 /// Finds how long a backward pass waits for what comes from another place, one
 /// tensor behind the other. What an operation reads first is on its way once
 /// the operation is reached that reads what comes before it, and those in front
-/// of that have ended which leave memory behind.
+/// of that have ended which leave memory behind. What goes to another place
+/// does so as soon as it is made, in a stream of its own.
 class Fetches {
 public:
   /// Has an operation at `clock` read what takes `copying` seconds to come;
@@ -83,14 +84,23 @@ public:
   void add(double copying, double clock, double left) {
     all.push_back({copying, clock, left});
   }
+  /// Has an operation leave at `clock` what takes `copying` seconds to go.
+  void leave(double copying, double clock) {
+    all.push_back({copying, clock, 0, /*leaves=*/true});
+    leaving += copying;
+  }
   /// Returns all waits of a block that ends at `clock`, behind a layer like it
-  /// if it is one.
-  double end(double clock, bool isLayer) const;
+  /// if it is one; sets `behind` to how long what it leaves goes on then.
+  double end(double clock, bool isLayer, double &behind) const;
+  /// Returns the seconds in which all goes that it leaves.
+  double getLeaving() const { return leaving; }
 
 private:
   struct Fetch {
     double copying, clock, left;
+    bool leaves = false;
   };
+  double leaving = 0;
   std::vector<Fetch> all;
 };
 
@@ -152,7 +162,7 @@ private:
   /// Sets `before` to what a backward pass waits for in front of the attention.
   double exchangeSeconds(const Operation &op, double &before);
   double ringSeconds(const Operation &op);
-  bool joinsGathers(const Operation &op, double bytes) const;
+  bool joinsGathers(double bytes) const;
   double addContext(const Operation &op, CollectiveKind kind, double bytes,
                     double beside = 0);
   void note(const Exchange &exchange);
@@ -162,6 +172,7 @@ private:
   bool isDealt(const Operation &op) const;
   Operation getGather(const Operation &op) const;
   void addAll();
+  void addNext(const Operation &op);
   double add(const Operation &op);
   Cut chooseCut(const Operation &op, const Operation *matmul,
                 double beside) const;
@@ -186,6 +197,13 @@ private:
   void takeChains();
   const Cut *findChained(const Operation &op) const;
   void fetch(const Operation &op, double beside, double left);
+  void leave(const Operation &op);
+  /// Returns the seconds with which the pass computes the block again.
+  double getAgain() const {
+    return kind != Recompute::Full              ? 0
+           : context.framework().recomputesRead ? read.busy()
+                                                : forward.busy();
+  }
   double getClock(bool isWeight) const {
     return split ? (isWeight ? weight : input).busy()
                  : input.busy() + weight.busy();

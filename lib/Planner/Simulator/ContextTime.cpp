@@ -19,12 +19,9 @@ using namespace plait;
 using namespace plait::planner;
 
 /// Whether GPUs gather keys and values, of `bytes` each, in one launch
-/// (plan::batchGathers): where they come one behind the other. What comes from
-/// another place in between keeps gradients of weights there.
-bool BlockTimer::joinsGathers(const Operation &op, double bytes) const {
-  bool isBetween = op.pass != Pass::Forward && !split && delayed > 0 &&
-                   offloadsActivations(context.configuration.offload);
-  return context.hasHost() && !isBetween && !context.isReordered() &&
+/// (plan::batchGathers): where they come one behind the other.
+bool BlockTimer::joinsGathers(double bytes) const {
+  return context.hasHost() && !context.isReordered() &&
          2 * bytes / options.sequenceParts <= double(plan::kMostBatched);
 }
 
@@ -34,7 +31,7 @@ bool BlockTimer::joinsGathers(const Operation &op, double bytes) const {
 double BlockTimer::addContext(const Operation &op, CollectiveKind kind,
                               double bytes, double beside) {
   // Nothing is beside what waits for both.
-  bool joins = kind == CollectiveKind::AllGather && joinsGathers(op, bytes);
+  bool joins = kind == CollectiveKind::AllGather && joinsGathers(bytes);
   if (joins && op.pass == Pass::Forward)
     beside = 0;
   double calls = joins ? 1 : 2;

@@ -87,7 +87,8 @@ private:
   PassWaits getWaits(const StageBlocks &stage) const;
   size_t findAlike(size_t stage) const;
   std::optional<double> getWaited();
-  void addCopies(const StageBlocks &stage, StageTime &time) const;
+  void addCopies(const StageBlocks &stage, StageTime &time);
+  double getLeavingBehind(const StageBlocks &stage);
   void addPacking(double parameters, StageTime &time) const;
   Status check();
   /// Stages and their times, of result.layers.

@@ -34,9 +34,10 @@ struct Run {
   bool isBackward = false;
   bool gathers = true;
   std::span<const PartMark> marks, againMarks;
-  double again = 0;   // seconds of what is computed again before it
-  double work = 0;    // seconds of all else, but for...
-  double context = 0; // what ranks of cp wait for, in the stream of that axis
+  double again = 0;     // seconds of what is computed again before it
+  bool isEarly = false; // whether that waits for no message
+  double work = 0;      // seconds of all else, but for...
+  double context = 0;   // what ranks of cp wait for, in the stream of that axis
   double forWeights = 0; // what gradients of weights wait for, of ranks of tp
 };
 
@@ -48,8 +49,11 @@ struct Gathering {
 
 class Streams {
 public:
-  /// Returns the seconds that were waited for parameters and gradients.
-  double run(std::span<const Run> runs);
+  /// Returns the seconds that were waited for parameters and gradients, and for
+  /// what the first block reads, which comes `isThere` seconds from the start.
+  double run(std::span<const Run> runs, double isThere = 0);
+  /// Returns the seconds of all that was run.
+  double getEnd() const { return std::max(times.clock, times.added); }
 
 private:
   void gather(const Run &run);
@@ -78,6 +82,7 @@ private:
   std::vector<double> here, next; // when parameters of a block are there
   std::vector<double> done;       // when those of the last one have been used
   std::vector<const PartMark *> late; // gradients that come when a block ends
+  double input = 0;                   // when the first block has what it reads
   double exchanging = 0; // seconds that are left of an exchange over tp
   double opening = 0;    // seconds of the one that the next block begins with
   bool isOpen = false;   // whether that has begun
@@ -223,8 +228,14 @@ void Streams::walk(const Run &run, std::span<const PartMark> marks,
 
 void Streams::compute(const Run &run) {
   done.assign(run.list->parts.size(), 0);
+  auto receive = [&] {
+    times.clock = std::max(times.clock, std::exchange(input, 0));
+  };
+  if (!run.isEarly)
+    receive();
   if (run.again > 0)
     walk(run, run.againMarks, run.again, /*isAgain=*/true);
+  receive();
   double begin = times.clock;
   walk(run, run.marks, run.work, /*isAgain=*/false);
   // Gathers for gradients of weights come while these wait for reductions.
@@ -275,7 +286,8 @@ static double getOpening(const Run *run) {
   return begins ? run->marks.front().takes : 0;
 }
 
-double Streams::run(std::span<const Run> runs) {
+double Streams::run(std::span<const Run> runs, double isThere) {
+  input = isThere;
   if (!runs.empty())
     gather(runs.front());
   for (const Run &run : runs)
@@ -296,7 +308,16 @@ double Streams::run(std::span<const Run> runs) {
         i = run.count - 2;
       }
     }
-  return std::max(times.clock, times.added) - times.worked;
+  return getEnd() - times.worked;
+}
+
+/// Runs a pass; sets `early` to the seconds in which it goes on, for as long as
+/// it takes by itself, before its message is there.
+static double getWait(std::span<const Run> runs, double &early) {
+  Streams streams;
+  double waits = streams.run(runs), late = streams.getEnd();
+  early = waits + late - Streams().run(runs, late);
+  return waits;
 }
 
 namespace {
@@ -344,7 +365,11 @@ PassWaits StagePasses::run() {
     run.context = times[i]->contextForward;
     run.work = times[i]->forward - run.context;
   }
-  waits.forward = Streams().run(runs);
+  // Without gathers a pass has nothing to begin with.
+  bool isEarly = context.configuration.mesh[Axis::PP] > 1 &&
+                 context.configuration.zero >= 3;
+  waits.forward =
+      isEarly ? getWait(runs, waits.earlyForward) : Streams().run(runs);
   runs.clear();
   isTableThere = false;
   for (size_t i = stage.entries.size(); i-- > 0;) {
@@ -360,12 +385,14 @@ PassWaits StagePasses::run() {
     run.marks = time.marks.input;
     run.againMarks = time.marks.forward;
     run.again = time.again;
+    run.isEarly = splits;
     run.context = time.contextBackward;
     run.forWeights = splits ? 0 : time.forWeights;
     run.work = time.backwardInput - run.again - run.context - run.forWeights +
                (splits ? 0 : time.backwardWeight);
   }
-  waits.backward = Streams().run(runs);
+  waits.backward =
+      isEarly ? getWait(runs, waits.earlyBackward) : Streams().run(runs);
   waits.weights = Streams().run(apart);
   return waits;
 }

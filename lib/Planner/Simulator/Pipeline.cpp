@@ -217,8 +217,10 @@ static void expandEarly(std::span<const StageCost> costs,
                         std::vector<double> &seconds) {
   size_t stages = costs.size();
   seconds.assign(4 * stages, 0);
-  for (size_t stage = 0; stage < stages; ++stage)
+  for (size_t stage = 0; stage < stages; ++stage) {
+    seconds[stage] = costs[stage].earlyForward;
     seconds[stages + stage] = seconds[2 * stages + stage] = costs[stage].early;
+  }
 }
 
 /// Seconds by Entry::from and Entry::to.

@@ -34,7 +34,8 @@ namespace plait::planner {
 /// Seconds of one microbatch on one virtual stage.
 struct StageCost {
   double forward = 0, backwardInput = 0, backwardWeight = 0;
-  double early = 0; // of a backward pass, before it needs its message
+  double early = 0;        // of a backward pass, before it needs its message
+  double earlyForward = 0; // of a forward pass
 };
 
 /// Links between neighbours in the ring of a pipeline's ranks, by the rank in

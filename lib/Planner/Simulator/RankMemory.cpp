@@ -174,8 +174,8 @@ double planner::savedBytes(const StageBlocks &stage, const Context &context) {
 }
 
 /// Returns those of what is computed again where that is the whole block.
-static const Halves &getHalves(const StageBlocks::Entry &entry,
-                               const Context &context) {
+const Halves &planner::getHalves(const StageBlocks::Entry &entry,
+                                 const Context &context) {
   const Block &block = context.block(entry.block, entry.recompute);
   return entry.recompute == Recompute::Full ? block.halvesAgain : block.halves;
 }

@@ -113,6 +113,9 @@ struct OffloadCopies {
   PlaceCopies made;    // of these: by the pass for input gradients
 };
 OffloadCopies getCopies(const StageBlocks &stage, const Context &context);
+/// Returns what the halves of its backward pass have from before.
+const Halves &getHalves(const StageBlocks::Entry &entry,
+                        const Context &context);
 /// Returns the copies of `times` as many tensors as are saved.
 PlaceCopies toCopies(const Saved &saved, const Context &context,
                      double times = 1);

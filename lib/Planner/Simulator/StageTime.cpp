@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <ranges>
 #include <tuple>
 
 using namespace plait;
@@ -80,12 +81,31 @@ PassWaits Estimator::getWaits(const StageBlocks &stage) const {
   return getPassWaits(stage, times, generator->splitsBackward, context);
 }
 
+/// Returns for how long what the first half of a backward pass leaves to the
+/// second is on its way when it ends, block behind block in one stream. What a
+/// block passes on is left by it, but for messages.
+double Estimator::getLeavingBehind(const StageBlocks &stage) {
+  double behind = 0;
+  for (const StageBlocks::Entry &entry : std::views::reverse(stage.entries)) {
+    const BlockTime &time = timeBlocks(entry.recompute)[entry.block];
+    double lasts = time.backwardInput + time.fetchedInput;
+    double passes =
+        toCopies(getHalves(entry, context).passed, context).getSeconds(context);
+    for (int i = 0; i < entry.count; ++i) {
+      double passed = &entry == &stage.entries.back() && i == 0 ? 0 : passes;
+      behind =
+          std::max(time.leavingBehind, behind + passed + time.leaving - lasts);
+    }
+  }
+  return behind;
+}
+
 /// What is kept goes to its place beside the forward pass and comes back beside
 /// the backward ones, of which each takes what it needs, and the first also
 /// sends what the second needs of it. There is a stream for each way. Nothing
 /// is computed beside the copy of what is made last, nor while it comes back,
 /// first of all. Copies go on while a pass waits for what ZeRO exchanges.
-void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
+void Estimator::addCopies(const StageBlocks &stage, StageTime &time) {
   if (!offloadsActivations(configuration.offload))
     return;
   PassWaits waits = getWaits(stage);
@@ -104,7 +124,8 @@ void Estimator::addCopies(const StageBlocks &stage, StageTime &time) const {
       std::max({last, back - beside, isKnown ? time.fetchedInput : 0});
   if (splits) {
     time.copiedInput =
-        std::max(time.copiedInput, copies.made.getSeconds(context) - beside);
+        std::max({time.copiedInput, copies.made.getSeconds(context) - beside,
+                  isKnown ? time.fetchedInput + getLeavingBehind(stage) : 0});
     time.copiedWeight =
         std::max(isKnown ? time.fetchedWeight : 0,
                  copies.weights.getSeconds(context) - time.backwardWeight);

@@ -21,6 +21,9 @@ struct PassWaits {
   double forward = 0;
   double backward = 0; // or the half of it that gives gradients of inputs
   double weights = 0;  // the other half
+  /// Seconds in which either pass goes on before it has its message, where a
+  /// pipeline has none for it yet.
+  double earlyForward = 0, earlyBackward = 0;
 
   double getSeconds() const { return forward + backward + weights; }
   PassWaits &operator+=(const PassWaits &other) {

@@ -16,6 +16,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "plait/Dialect/Dist/IR/Dist.h"
 #include "plait/Dialect/NN/IR/Names.h"
 #include "plait/Dialect/Plan/IR/Buffers.h"
 #include "plait/Transforms/Passes.h"
@@ -53,11 +54,23 @@ static plan::MoveOp createMove(OpBuilder &builder, CopyKind kind, Value value) {
                               value);
 }
 
+/// Whether both are gathers over one axis, which GPUs launch together where
+/// nothing comes between (plan::batchGathers).
+static bool isLaunchedWith(Operation *op, Operation *next) {
+  auto gather = dyn_cast_or_null<dist::AllGatherOp>(op);
+  auto other = dyn_cast_or_null<dist::AllGatherOp>(next);
+  return gather && other && gather.getAxis() == other.getAxis();
+}
+
 /// Moves it as soon as it is there.
 static void moveTo(MemoryPlace place, OpOperand &given) {
   Value value = given.get();
   OpBuilder builder(value.getContext());
   builder.setInsertionPointAfterValue(value);
+  Operation *maker = value.getDefiningOp();
+  for (; maker && isLaunchedWith(maker, maker->getNextNode());
+       maker = maker->getNextNode())
+    builder.setInsertionPointAfter(maker->getNextNode());
   given.set(createMove(builder, getCopyTo<CopyKind>(place), value));
 }
 
@@ -79,7 +92,10 @@ static void moveFrom(MemoryPlace place, ArrayRef<Value> taken) {
     return left.first->isBeforeInBlock(right.first);
   });
   auto getBegin = [&](size_t index) {
-    return groups[index ? index - 1 : 0].first;
+    Operation *begin = groups[index ? index - 1 : 0].first;
+    while (isLaunchedWith(begin->getPrevNode(), begin))
+      begin = begin->getPrevNode();
+    return begin;
   };
   // Before anything moves: to ask for an order behind a move numbers the whole
   // block anew.

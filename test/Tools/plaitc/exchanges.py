@@ -164,6 +164,8 @@ def list_cases():
         for mesh, chunks in (("dp=2,ep=2", 1), ("ep=4", 4)):
             cases.append(make(mesh, "mixture", recompute=recompute, micro_batch=1,
                               expert_exchange="rows", expert_chunks=chunks))
+    # What a first half of a backward pass leaves is on its way to a host behind it.
+    cases.append(make("pp=2", "llama", schedule="zb-v", chunks=2, offload="activations"))
     # So short that attention is cheap, and computed again.
     for way in CONTEXT:
         cases.append(make("cp=2", recompute="selective", context_parallel=way, seq=128))

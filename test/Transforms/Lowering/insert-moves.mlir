@@ -96,3 +96,33 @@ func.func @optimizer_0() attributes {pipe.function = #pipe.function<optimizer, 0
   nn.write %1#1 to @w value : tensor<4x8xf32>
   return
 }
+
+// -----
+
+dist.mesh @mesh ["cp"] = [2]
+
+// GPUs launch gathers together that follow each other: what they make is on its
+// way behind the last, and what is read behind them before the first.
+// KEPT-LABEL: func.func @forward_0
+// KEPT: %[[K:.*]] = dist.all_gather
+// KEPT-NEXT: %[[V:.*]] = dist.all_gather
+// KEPT-DAG: plan.move to_host %[[K]]
+// KEPT-DAG: plan.move to_host %[[V]]
+func.func @forward_0(%k: tensor<4x8xf32> {pipe.port = #pipe.port<input 0>}, %v: tensor<4x8xf32> {pipe.port = #pipe.port<input 1>}) -> (tensor<8x8xf32> {pipe.port = #pipe.port<residual 3>}, tensor<8x8xf32> {pipe.port = #pipe.port<residual 4>}) attributes {pipe.function = #pipe.function<forward, 0>} {
+  %0 = dist.all_gather %k on @mesh["cp"] dim 0 : tensor<4x8xf32> -> tensor<8x8xf32>
+  %1 = dist.all_gather %v on @mesh["cp"] dim 0 : tensor<4x8xf32> -> tensor<8x8xf32>
+  return %0, %1 : tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// KEPT-LABEL: func.func @backward_0
+// KEPT-COUNT-3: plan.move from_host
+// KEPT-NEXT: dist.all_gather
+// KEPT-NEXT: dist.all_gather
+// KEPT-NEXT: nn.matmul
+func.func @backward_0(%k: tensor<4x8xf32> {pipe.port = #pipe.port<residual 0>}, %v: tensor<4x8xf32> {pipe.port = #pipe.port<residual 1>}, %q: tensor<8x8xf32> {pipe.port = #pipe.port<residual 2>}) -> (tensor<8x8xf32> {pipe.port = #pipe.port<input_gradient 0>}) attributes {pipe.function = #pipe.function<backward, 0>} {
+  %0 = dist.all_gather %k on @mesh["cp"] dim 0 : tensor<4x8xf32> -> tensor<8x8xf32>
+  %1 = dist.all_gather %v on @mesh["cp"] dim 0 : tensor<4x8xf32> -> tensor<8x8xf32>
+  %2 = nn.matmul %q, %0 "ab,bc->ac" : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %3 = nn.matmul %2, %1 "ab,bc->ac" : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %3 : tensor<8x8xf32>
+}

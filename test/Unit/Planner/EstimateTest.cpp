@@ -529,6 +529,13 @@ TEST(Estimate, TensorsFromAHostAreWaitedForOneByOne) {
     EXPECT_GT(apart.fetchedInput,
               once + 0.05 * copying * double(work.layers() - 1));
     EXPECT_GE(apart.copiedInput, apart.fetchedInput);
+    // What a first half leaves when it ends goes on behind it, half as long.
+    Operation &last = *std::find_if(ops.rbegin(), ops.rend(), isBackward);
+    last.leftApart = first->taken;
+    double behind = run().copiedInput - apart.copiedInput;
+    EXPECT_LE(behind, 0.51 * copying);
+    EXPECT_GE(behind, splits ? 0.4 * copying : 0);
+    last.leftApart = {};
     // A pass that is computed again has its input alone.
     c.recompute = Recompute::Full;
     EXPECT_EQ(run().fetchedInput, 0);

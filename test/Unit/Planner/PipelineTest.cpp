@@ -169,6 +169,17 @@ TEST(Pipeline, WhatNeedsNoGradientIsBesideItsMessage) {
   }
 }
 
+/// The second of two stages has its message at 1.5, and is done 3 behind that,
+/// but for what it does before.
+TEST(Pipeline, WhatNeedsNoInputIsBesideItsMessage) {
+  for (double early : {0.0, 0.5, 1.0}) {
+    std::vector<StageCost> costs(2, {1, 1, 1});
+    costs[1].earlyForward = early;
+    EXPECT_DOUBLE_EQ(getModel("1f1b", {2, 1, 1}).run(costs, {0.5}).seconds,
+                     1.5 + (3 - early) + 0.5 + 2);
+  }
+}
+
 /// A message that was sent long ago takes a processor no less time: in each
 /// round one comes forward and one back.
 TEST(Pipeline, ReceivingTakesAProcessorsTime) {

@@ -40,7 +40,7 @@ static std::string describe(const std::vector<planner::Block> &blocks) {
           op.queries, op.elementsPerSequence, op.fourBytePerSequence,
           op.elementsFixed, op.flopsPerSequence, int(op.collective),
           op.collectivePerSequence, op.collectiveFixed);
-      addSaved(op.taken, op.takenApart);
+      addSaved(op.taken, op.takenApart, op.leftApart);
     }
     for (const planner::ParameterGroup &group : block.parameters) {
       text += "\n";

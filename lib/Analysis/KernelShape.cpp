@@ -119,8 +119,8 @@ static Operation *findScatter(plan::ClusterOp cluster) {
   return nullptr;
 }
 
-/// The table in memory that `add` adds to, if its other operand is `rows`,
-/// which nobody else reads; null.
+/// Returns the table in memory that `add` adds to, if its other operand is
+/// `rows`, which nobody else reads; else null.
 static BlockArgument findTable(Operation *add, Value rows) {
   if (!add->hasTrait<AddsOperands>() || !rows.hasOneUse())
     return {};

@@ -38,8 +38,8 @@ using namespace mlir;
 using namespace plait;
 using namespace plait::proof;
 
-/// The kernel of add(table, scatter), in either order, where both are read by
-/// that alone.
+/// Finds it in the kernel of add(table, scatter), in either order, where both
+/// are read by that alone.
 std::optional<unsigned> proof::findTable(plan::ClusterOp cluster,
                                          unsigned result) {
   Block &body = cluster.getBody().front();

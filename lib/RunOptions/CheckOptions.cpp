@@ -65,8 +65,8 @@ static Status checkFiles(const CLI::App &app, const Options &options) {
                       inputs);
 }
 
-/// That the last weights do not take the place of the best ones, whose step and
-/// loss stay next to them.
+/// Fails where the last weights would take the place of the best ones, next to
+/// the step and the loss of those.
 static Status checkFolders(const runtime::TrainOptions &train) {
   auto resolve = [](const std::string &path) {
     std::error_code error;

@@ -24,7 +24,7 @@ LEFT = {
     "lib/Dialect": 9,
     "lib/Driver": 19,
     "lib/Import": 2,
-    "lib/Planner": 75,
+    "lib/Planner": 74,
     "lib/Proof": 102,
     "lib/Transforms": 49,
     "tools/plaitc": 2,

@@ -277,15 +277,17 @@ def slow_is_named(suite: Suite):
     finally:
         launcher.terminate()
         launcher.wait(timeout=LONG)
-    named = set(re.findall(r"(rank \d+) \(host \S+, pp=0 dp=1 tp=0\)", said.read_text()))
-    require(named == {"rank 1"}, said.read_text())
-    require("rank 0 (" not in said.read_text(), said.read_text())
+    # Behind that what else the machine does may make the other one slow.
+    told = said.read_text().partition("is no longer slower")[0]
+    named = set(re.findall(r"(rank \d+) \(host \S+, pp=0 dp=1 tp=0\)", told))
+    require(named == {"rank 1"}, told)
+    require("rank 0 (" not in told, told)
     rows = [json.loads(x) for x in log.read_text().splitlines()]
     slow = [x["stragglers"] for x in rows if "stragglers" in x]
     require(slow, "the log has no stragglers")
-    for (entry,) in slow:
-        require(entry["rank"] == 1 and entry["position"] == "pp=0 dp=1 tp=0", entry)
-        require(entry["times"] > 1 and entry["waited_seconds"] > 0, entry)
+    (entry,) = slow[0]
+    require(entry["rank"] == 1 and entry["position"] == "pp=0 dp=1 tp=0", entry)
+    require(entry["times"] > 1 and entry["waited_seconds"] > 0, entry)
     for name, least, most in (("straggles", 1, 1), ("waited_for_seconds", 1e-3, 60)):
         values = {
             rank: float(value)
@@ -296,7 +298,7 @@ def slow_is_named(suite: Suite):
         require(values.keys() == {"0", "1"}, metrics)
         require(least <= values["1"] <= most, f"{name}: {values}")
         require(values["0"] < values["1"], f"{name}: {values}")
-    return f"{slow[0][0]['times']:.2f} times"
+    return f"{entry['times']:.2f} times"
 
 
 def equal_are_not(suite: Suite, plan, processes: int, steps: int):

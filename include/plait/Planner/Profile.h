@@ -176,7 +176,7 @@ private:
   EpilogueKind epilogues;
   planner::Framework framework;
   std::map<int64_t, std::unique_ptr<Model>> models; // by microbatch size
-  /// By number; the first works in the caller's context.
+  /// Workers by number; the first works in the caller's context.
   std::vector<std::unique_ptr<Worker>> workers;
   std::map<planner::Degrees, Degree> known;
 };

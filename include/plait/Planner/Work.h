@@ -238,7 +238,7 @@ inline Degrees getDegrees(const Work &work) {
           work.expertExchange};
 }
 
-/// What WorkSource::get is asked.
+/// Holds what WorkSource::get is asked.
 struct WorkQuestion {
   Degrees degrees;
   double sequences = 1;

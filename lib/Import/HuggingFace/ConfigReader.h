@@ -59,7 +59,7 @@ public:
   /// The first `count` numbers of a list of 0 and 1; empty if the field is
   /// absent.
   llvm::SmallVector<bool> getBits(llvm::StringRef field, int64_t count);
-  /// A list of `count` numbers above 0; empty after an error.
+  /// Returns a list of `count` numbers above 0; empty after an error.
   llvm::SmallVector<double> getPositives(llvm::StringRef field, int64_t count);
   bool has(llvm::StringRef field) const;
   /// Whether the field is there, and null; counts as reading it.

@@ -49,8 +49,8 @@ struct ModelProfile::Worker {
   std::unique_ptr<mlir::MLIRContext> own;
   mlir::MLIRContext &context;
   std::map<int64_t, mlir::OwningOpRef<mlir::ModuleOp>> copies; // by batch
-  /// By their phases. What their passes have asked of kernels is known to the
-  /// runs that follow.
+  /// Pass managers by phases. What their passes have asked of kernels is known
+  /// to the runs that follow.
   std::map<std::vector<Phase>, mlir::PassManager> managers;
 };
 

@@ -293,7 +293,7 @@ static bool findWhetherAllDivide(const Context &context) {
   return true;
 }
 
-/// Asked of thousands of configurations that share the answer.
+/// Keeps what it finds: thousands of configurations share it.
 bool Bounds::dividesAll(const Context &context) {
   SumsKey key = getSumsKey(context, -1);
   {

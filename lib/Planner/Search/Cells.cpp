@@ -221,9 +221,9 @@ void Explorer::addStep(Cell &cell, const Configuration &configuration) {
                        : never;
 }
 
-/// Of the ZeRO stages that may fit with one of `kinds` of offload. What lies on
-/// hosts makes no step shorter: with several kinds the first of them, which has
-/// the least there, says what a stage takes.
+/// Asks those ZeRO stages that may fit with one of `kinds` of offload. What
+/// lies on hosts makes no step shorter: with several kinds the first of them,
+/// which has the least there, says what a stage takes.
 Explorer::StepBound
 Explorer::getStepBound(const Cell &cell, Configuration configuration,
                        std::span<const Offload> kinds) const {

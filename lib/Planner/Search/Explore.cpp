@@ -330,7 +330,7 @@ std::vector<int> Explorer::getExpertDegrees(int tensor) const {
   return degrees;
 }
 
-/// What is asked first of the model on `tensor` ranks.
+/// Lists what is asked first of the model on `tensor` ranks.
 std::vector<WorkQuestion> Explorer::getQuestions(int tensor,
                                                  bool sequenceParallel) const {
   // One rank has nothing to share a sequence with.

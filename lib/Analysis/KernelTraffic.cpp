@@ -28,11 +28,12 @@ static double countElements(Type type) {
 
 /// Counts what a kernel reads of an operand: of one that an op reads elsewhere,
 /// such as a table, or what ranks have in common, as much as the op makes of
-/// it.
-static double countRead(plan::ClusterOp cluster, unsigned index) {
+/// it. The `table` that it adds scattered rows to counts as written.
+static double countRead(plan::ClusterOp cluster, unsigned index,
+                        BlockArgument table) {
   BlockArgument inner = cluster.getBody().getArgument(index);
-  if (inner == findScatterAddend(cluster))
-    return 0; // what is added to counts as written
+  if (inner == table)
+    return 0;
   for (Operation *user : inner.getUsers())
     if (getFacts(user).readsMemory && user->getOperand(0) == inner)
       return countElements(user->getResult(0).getType());
@@ -44,17 +45,17 @@ static double countRead(plan::ClusterOp cluster, unsigned index) {
 /// was filled with zeros where nothing is to be kept; where tokens are sorted
 /// each row is written once. What is kept but for the first microbatch counts
 /// as kept.
-static double countWritten(plan::ClusterOp cluster, unsigned index) {
+static double countWritten(plan::ClusterOp cluster, unsigned index,
+                           BlockArgument table) {
   Value inner = cluster.getBody().front().getTerminator()->getOperand(index);
   double whole = countElements(inner.getType());
   bool keeps = cluster.getAccumulate() &&
                (*cluster.getAccumulate())[index] !=
                    static_cast<int32_t>(plan::Accumulate::Overwrite);
-  if (Value table = findScatterAddend(cluster)) {
+  if (table) {
     // The add has two operands: the table and what is scattered.
-    for (Value operand : inner.getDefiningOp()->getOperands())
-      if (operand != table)
-        inner = operand;
+    Operation *add = inner.getDefiningOp();
+    inner = add->getOperand(add->getOperand(0) == table ? 1 : 0);
     keeps = true;
   }
   if (Operation *op = inner.getDefiningOp(); getFacts(op).scatters) {
@@ -68,10 +69,11 @@ static double countWritten(plan::ClusterOp cluster, unsigned index) {
 
 SmallVector<Access> plait::getKernelAccesses(plan::ClusterOp cluster) {
   SmallVector<Access> accesses;
+  BlockArgument table = findScatterAddend(cluster);
   for (auto [index, input] : llvm::enumerate(cluster.getInputs()))
-    accesses.push_back({input.getType(), countRead(cluster, index)});
+    accesses.push_back({input.getType(), countRead(cluster, index, table)});
   for (auto [index, output] : llvm::enumerate(cluster.getOutputs()))
-    accesses.push_back({output.getType(), countWritten(cluster, index)});
+    accesses.push_back({output.getType(), countWritten(cluster, index, table)});
   return accesses;
 }
 

@@ -5,10 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What a profile is asked for, one by one or many at a time. Each degree of tp
-// and ep is one worker's, in whose context its keys are, and what is found of
-// it depends on no other: so threads change nothing but when an answer is
-// there.
+// Answers what a search asks of a profile, one by one or many at a time. Each
+// degree of tp and ep is one worker's, in whose context its keys are, and what
+// is found of it depends on no other: so threads change nothing but when an
+// answer is there.
 //
 //===----------------------------------------------------------------------===//
 
@@ -51,9 +51,9 @@ ModelProfile::Degree &ModelProfile::getDegree(const planner::Degrees &degrees) {
   return entry->second;
 }
 
-/// Kept, refusals as well, for later searches. Diagnostics are caught: that a
-/// degree of tp does not divide the model is an answer, not an error, and the
-/// first is the reason that a user sees; it is that for all sequences.
+/// Keeps answers, refusals as well, for later searches. Diagnostics are caught:
+/// that a degree of tp does not divide the model is an answer, not an error,
+/// and the first is the reason that a user sees; it is that for all sequences.
 const Work *ModelProfile::answer(const planner::Degrees &degrees,
                                  double sequences, Worker &second) {
   Degree &degree = known.at(degrees);

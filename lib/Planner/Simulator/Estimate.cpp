@@ -381,11 +381,8 @@ std::optional<double> Estimator::getWaited() {
     costs[i].forward += stage.forward;
     costs[i].backwardInput += stage.backward;
     costs[i].backwardWeight += stage.weights;
-    // Copies to other places have taken the time that a pass waits.
-    if (!offloadsActivations(configuration.offload)) {
-      costs[i].earlyForward = stage.earlyForward;
-      costs[i].early = std::max(costs[i].early, stage.earlyBackward);
-    }
+    costs[i].earlyForward = stage.earlyForward;
+    costs[i].early = std::max(costs[i].early, stage.earlyBackward);
     waits.push_back(stage);
   }
   if (configuration.mesh[Axis::PP] == 1)

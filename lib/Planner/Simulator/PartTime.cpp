@@ -365,9 +365,11 @@ PassWaits StagePasses::run() {
     run.context = times[i]->contextForward;
     run.work = times[i]->forward - run.context;
   }
-  // Without gathers a pass has nothing to begin with.
-  bool isEarly = context.configuration.mesh[Axis::PP] > 1 &&
-                 context.configuration.zero >= 3;
+  // Without gathers a pass has nothing to begin with; and copies to other
+  // places have taken the time that it waits.
+  const Configuration &configuration = context.configuration;
+  bool isEarly = configuration.mesh[Axis::PP] > 1 && configuration.zero >= 3 &&
+                 !offloadsActivations(configuration.offload);
   waits.forward =
       isEarly ? getWait(runs, waits.earlyForward) : Streams().run(runs);
   runs.clear();

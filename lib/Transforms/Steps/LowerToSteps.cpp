@@ -138,8 +138,7 @@ void Converter::convertConstant(Operation *op) {
 /// The cluster moves into the kernel's body as it is, for code generation; the
 /// step has what is known without generating it: memory, FLOPs, bytes moved.
 /// Block arguments stand for the operands, which are other ops' values and
-/// about to go.
-/// What scatters rows into a table that it is given adds to what lies at its
+/// about to go. A scatter into a table that is given adds to what lies at its
 /// result, as a GEMM with an addend does.
 LogicalResult Converter::convertCluster(ClusterOp op) {
   if (BlockArgument table = findScatterAddend(op)) {

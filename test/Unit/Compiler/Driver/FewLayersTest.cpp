@@ -47,7 +47,7 @@ TEST(FewLayers, StagesKeepTheirOwnEnds) {
   EXPECT_EQ(few->getLeftOut(1)[54], 67);
 }
 
-// Of the 7 and 6 layers of depth 1, and of the 9 and 8 of the last.
+// Depth 1 has 7 and 6 layers, the last one 9 and 8.
 TEST(FewLayers, DepthIsCutFromAnother) {
   auto few = FewLayers::find(makeWork(121), {61, 60});
   ASSERT_TRUE(few);

@@ -81,8 +81,8 @@ TEST(ProfileBlocks, AreMeasuredOnce) {
   }
 }
 
-/// What several threads find is what one finds that is asked for one after the
-/// other, refusals as well.
+/// Several threads find what one does that is asked for one after the other,
+/// refusals as well.
 TEST(ProfileBlocks, AreTheSameFromSeveralThreads) {
   DialectRegistry registry;
   registerAllDialects(registry);

@@ -158,7 +158,7 @@ TEST_F(KernelsTest, SwappedOperands) {
       << told;
 }
 
-/// What is there is added to, and all other rows stay.
+/// Rows are added to what is there, and all others stay.
 TEST_F(KernelsTest, TableThatIsLost) {
   auto into = parse(kScattered, kTable, kScatter + R"(
     %y = nn.add %g, %x2 : tensor<1000x16xf32>)");
